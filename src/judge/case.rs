@@ -1,0 +1,92 @@
+//! One case: the axes, dtype, layout and values on which a Solution is judged once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::spec::Dtype;
+
+/// The stages of a check, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// One small case for each dtype: the first verdict.
+    Smoke,
+    /// The Definition's shapes, odd and prime ones, empty ones, hidden neighbours, sampled large ones.
+    Sweep,
+    Stability,
+    Determinism,
+    Edge,
+}
+
+impl Stage {
+    pub const ALL: [Self; 5] = [Self::Smoke, Self::Sweep, Self::Stability, Self::Determinism, Self::Edge];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Sweep => "sweep",
+            Self::Stability => "stability",
+            Self::Determinism => "determinism",
+            Self::Edge => "edge",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown stage `{0}`; expected smoke, sweep, stability, determinism or edge")]
+pub struct UnknownStage(pub String);
+
+impl FromStr for Stage {
+    type Err = UnknownStage;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStage> {
+        Self::ALL.into_iter().find(|stage| stage.name() == text).ok_or_else(|| UnknownStage(text.to_owned()))
+    }
+}
+
+/// How much of a case is run and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coverage {
+    /// Every program runs, every element is compared.
+    Full,
+    /// Some programs of each launch run; what they wrote is compared.
+    Sampled,
+    /// Some programs run on tensors larger than memory; only bounds and offsets are checked.
+    Offsets,
+}
+
+/// One case, before it is run. The seed belongs to the run and is told only with the verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    pub stage: Stage,
+    /// Values of the Definition's variable axes, by name.
+    pub axes: BTreeMap<String, u64>,
+    /// The dtype of the Definition's first input; every spec of the same dtype follows it.
+    pub dtype: Dtype,
+    /// `contiguous`; other names come with the edge stage.
+    pub layout: String,
+    /// Name of the value profile: `normal`.
+    pub profile: String,
+    /// Scalars passed in this case, by input name.
+    pub scalars: BTreeMap<String, Value>,
+    pub coverage: Coverage,
+}
+
+impl Case {
+    /// `M=127 N=1000 · f16`, as people read it in tables and messages.
+    pub fn label(&self) -> String {
+        let axes: Vec<String> = self.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{} · {}", axes.join(" "), self.dtype.short())
+    }
+}

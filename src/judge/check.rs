@@ -1,0 +1,77 @@
+//! The one entry to the engine, for the command line and the language server alike.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use super::{CaseRecord, Report, Stage};
+use crate::oracle::OracleLabel;
+use crate::spec::Dtype;
+
+/// What to check.
+#[derive(Clone, Debug)]
+pub struct CheckRequest {
+    /// The user's file, absolute; named in findings. It is not read: `text` is what is judged.
+    pub path: PathBuf,
+    /// The saved text.
+    pub text: Arc<str>,
+    pub options: CheckOptions,
+}
+
+/// Narrowing of a check. The default runs every stage that there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Only these stages; empty means all.
+    pub stages: Vec<Stage>,
+    /// Only these dtypes; empty means all of the Definition.
+    pub dtypes: Vec<Dtype>,
+    /// Only findings and verdicts that concern this kernel.
+    pub kernel: Option<String>,
+    /// Replays a run; otherwise drawn from the system's randomness and told with the verdict.
+    pub seed: Option<u64>,
+}
+
+/// What happens while a check runs, in order.
+#[derive(Clone, Debug)]
+pub enum CheckEvent {
+    /// A step before the first case: `starting Python 3.11 with torch 2.15`.
+    Preparing(String),
+    /// The cases that will run.
+    Planned {
+        oracle: OracleLabel,
+        cases: usize,
+    },
+    CaseStarted {
+        index: usize,
+        label: String,
+    },
+    /// Programs interpreted so far in the running case.
+    CaseProgress {
+        index: usize,
+        programs_done: u64,
+        programs: u64,
+    },
+    CaseFinished {
+        index: usize,
+        record: Box<CaseRecord>,
+    },
+}
+
+/// A future that can be stored.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The engine as others see it; tests put a fake in its place.
+pub trait Checker: Send + Sync + 'static {
+    /// Runs one check to its end. A cancelled check stops its processes and returns what it has, with
+    /// [`super::Code::Cancelled`] among the findings. Never panics on any input.
+    fn check<'a>(
+        &'a self,
+        request: CheckRequest,
+        events: UnboundedSender<CheckEvent>,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'a, Report>;
+}

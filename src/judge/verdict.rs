@@ -1,0 +1,188 @@
+//! Verdicts, the findings behind them, and the record of a check.
+
+use serde::Serialize;
+
+use super::case::Case;
+use crate::oracle::OracleLabel;
+use crate::runner::protocol::{Launch, OutputErrors, Place};
+
+/// What the judge says. `wrong` (your kernel is wrong) and `could not run` (we could not judge it) are
+/// different words, severities and exit codes everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Passed,
+    CouldNotRun,
+    Wrong,
+}
+
+impl Verdict {
+    /// Exit code of the command line.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Passed => 0,
+            Self::Wrong => 1,
+            Self::CouldNotRun => 2,
+        }
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Wrong => "wrong",
+            Self::CouldNotRun => "could not run",
+        }
+    }
+}
+
+/// Why a case is wrong, could not run, or deserves a warning. Stable names: they stand in JSON records
+/// and diagnostics. One kind is never used for two verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    // wrong
+    Mismatch,
+    /// A float32 result that only a TF32 product explains.
+    Tf32,
+    NonFinite,
+    Unwritten,
+    WrongShape,
+    WrongDtype,
+    /// Not the expected number of outputs, or not exact `torch.Tensor`s.
+    WrongOutputs,
+    InputsChanged,
+    /// An output that shares memory with an input although the Definition does not say so.
+    AliasesInput,
+    OutOfBounds,
+    Race,
+    DuplicateStore,
+    IntegerOverflow,
+    DeviceAssert,
+    UninitialisedRead,
+    CompileError,
+    Raised,
+    Crashed,
+    /// The process ended without an answer, whatever its status.
+    Exited,
+    // could not run
+    NoKernel,
+    NoOracle,
+    NoDefinition,
+    ModuleLevelLaunch,
+    SyntaxError,
+    ImportError,
+    CrashedAtImport,
+    NoPython,
+    NoTorch,
+    TritonTooOld,
+    /// The interpreter lacks a feature the kernel uses.
+    Unsupported,
+    Timeout,
+    OutOfMemory,
+    /// The reference or our own process failed; never the user's fault.
+    JudgeFailed,
+    /// A sampled run whose outputs are not stored by one launch alone.
+    NotComparable,
+    Cancelled,
+    // warnings on a passed case
+    BenignRace,
+    /// The tolerance accepts a null candidate: a passed case says little.
+    WeakTolerance,
+}
+
+impl Code {
+    pub fn verdict(self) -> Verdict {
+        use Code::*;
+        match self {
+            Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
+            | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
+            | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
+            NoKernel | NoOracle | NoDefinition | ModuleLevelLaunch | SyntaxError | ImportError
+            | CrashedAtImport | NoPython | NoTorch | TritonTooOld | Unsupported | Timeout | OutOfMemory
+            | JudgeFailed | NotComparable | Cancelled => Verdict::CouldNotRun,
+            BenignRace | WeakTolerance => Verdict::Passed,
+        }
+    }
+
+    /// The name in records and diagnostics: `out-of-bounds`.
+    pub fn name(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => format!("{self:?}"),
+        }
+    }
+}
+
+/// One thing to tell the user, at one place.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    pub code: Code,
+    /// The kernel's bare name, when known.
+    pub kernel: Option<String>,
+    /// The line, when known; otherwise it is shown at the kernel or on line 1.
+    pub place: Option<Place>,
+    /// Outer lines when the innermost is in a helper.
+    pub called_from: Vec<Place>,
+    /// One or two sentences with numbers; what to do next when it is not obvious.
+    pub message: String,
+    /// First bad element, when values were compared.
+    pub element: Option<BadElement>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct BadElement {
+    pub output: String,
+    pub index: Vec<u64>,
+    pub expected: crate::runner::protocol::Number,
+    pub got: crate::runner::protocol::Number,
+    pub allowed: crate::runner::protocol::Number,
+}
+
+/// One case after it ran (or could not).
+#[derive(Clone, Debug)]
+pub struct CaseRecord {
+    pub case: Case,
+    pub verdict: Verdict,
+    /// The findings that decided, worst first; warnings of a passed case too.
+    pub findings: Vec<Finding>,
+    pub errors: Vec<OutputErrors>,
+    pub launches: Vec<Launch>,
+    /// Told now that the verdict is there: `--seed` replays it.
+    pub seed: u64,
+    /// Wall clock of the whole case, in milliseconds. How long the check took, never a kernel's time.
+    pub elapsed_ms: f64,
+}
+
+/// All that one check of one file found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// `None` when no oracle was found.
+    pub oracle: Option<OracleLabel>,
+    pub cases: Vec<CaseRecord>,
+    /// Findings that belong to no case: no kernel, import failed, environment missing.
+    pub findings: Vec<Finding>,
+    /// Stages that were not run, with the reason. Never shown as passed.
+    pub not_run: Vec<NotRun>,
+    pub verdict: Verdict,
+    /// Versions, interpreter, containment: what the verdict rests on.
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct NotRun {
+    pub what: String,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Provenance {
+    pub warpsmith: String,
+    /// `triton-interpreter`.
+    pub method: String,
+    pub python: Option<String>,
+    pub torch: Option<String>,
+    pub triton: Option<String>,
+    pub numpy: Option<String>,
+    /// blake3 of the judged text.
+    pub source_hash: String,
+}

@@ -1,0 +1,3 @@
+//! The only room that starts processes which run user code.
+
+pub mod protocol;

@@ -1,0 +1,551 @@
+//! The words that Rust and the Python supervisor exchange: JSON, one object a line.
+//!
+//! Rust decides what is run and what it means; Python runs it. Every request carries an `id` and gets
+//! exactly one [`Reply`] with that id; events carry no id. The Python side lives in `runner/python` and
+//! is written against this file.
+//!
+//! **Invariant:** no message of a process that ran user code carries a verdict. A candidate may say
+//! "done" or "raised"; what is compared is memory that the judge runner owns. Findings of the
+//! interpreter do come from the candidate's process, so a CPU verdict assumes an honest author.
+//!
+//! Unknown fields are ignored in both directions. Non-finite numbers travel as the strings `"NaN"`,
+//! `"Infinity"` and `"-Infinity"` (see [`Number`]).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::spec::Dtype;
+
+/// Version of this protocol; the supervisor says its own in [`Event::Ready`].
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Names one code runner (a process that serves one Solution). Chosen by Rust, unique per supervisor.
+pub type RunnerId = String;
+/// Names one prepared case (its inputs, outputs and reference). Chosen by Rust, unique per supervisor.
+pub type CaseId = String;
+
+/// A request with its id, as it stands on the line.
+#[derive(Debug, Serialize)]
+pub struct Envelope<'a> {
+    pub id: u64,
+    #[serde(flatten)]
+    pub request: &'a Request,
+}
+
+/// What Rust may ask of the supervisor.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum Request {
+    /// Gives the judge runner a reference to compile. Done: `{}`.
+    Define(Define),
+    /// Takes a warm runner and loads one Solution into it. Done: [`Opened`].
+    Open(Open),
+    /// The judge makes the inputs (a private copy and one memfd each). Done: `{}`.
+    Prepare(Prepare),
+    /// The candidate runs on a prepared case. Done: [`Ran`].
+    Run(Run),
+    /// The judge compares what the candidate left in the output memory with the reference, which it
+    /// computes only now. Done: [`Compared`].
+    Compare(Compare),
+    /// Frees a case's memory in every process. Done: `{}`.
+    Release { case: CaseId },
+    /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
+    /// [`Request::Open`] on it is answered with [`Reply::Died`], reason `killed`. Done: `{}`.
+    Close { runner: RunnerId },
+}
+
+/// A reference that is ours: the Python source of a Definition, which defines `run`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Define {
+    /// Key for later requests: the Definition's name.
+    pub definition: String,
+    pub reference: String,
+    /// A float64 reference of its own; without it, `run` is called on float64 inputs under a mode that
+    /// turns casts to float32 into casts to float64.
+    pub reference_f64: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Open {
+    pub runner: RunnerId,
+    /// The user's file: goes into tracebacks and findings.
+    pub path: String,
+    /// An immutable copy of the saved text with the same file name; what is really imported.
+    pub text_path: String,
+    /// The function to call.
+    pub entry: String,
+    /// Folders *appended* to `sys.path` (the file's own folder is always appended).
+    pub search_paths: Vec<String>,
+    /// Environment variables set in the runner before the import.
+    pub environment: BTreeMap<String, String>,
+    pub limits: Limits,
+}
+
+/// Limits of one code runner.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limits {
+    /// Wall clock for the import, in seconds.
+    pub import_wall_s: f64,
+    /// RLIMIT_AS of the runner, in bytes.
+    pub address_space_bytes: u64,
+    /// Resident memory (whole process group) above which the supervisor kills it, in bytes.
+    pub resident_bytes: u64,
+    /// Bytes of stdout and stderr kept, the newest; the rest is read and dropped.
+    pub output_tail_bytes: u64,
+}
+
+/// Answer to [`Request::Open`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct Opened {
+    /// Names of the entry's parameters, in order. `**kwargs` stands as `**kwargs`, `*args` as `*args`.
+    pub parameters: Vec<Parameter>,
+    pub import_ms: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Parameter {
+    pub name: String,
+    /// Whether the parameter has a default value.
+    pub has_default: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Prepare {
+    pub case: CaseId,
+    pub definition: String,
+    /// Key of the Philox generator. Secret until the verdict.
+    pub seed: u64,
+    /// In the Definition's order.
+    pub inputs: Vec<InputSpec>,
+    /// In the Definition's order; what the reference's outputs must look like.
+    pub outputs: Vec<OutputSpec>,
+}
+
+/// One input of one case.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum InputSpec {
+    Tensor(TensorInput),
+    /// A Python scalar, the same for candidate and reference. `value: null` is `None`.
+    Scalar {
+        name: String,
+        value: Value,
+    },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TensorInput {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    /// In elements, like torch. The storage holds exactly the elements that the strides reach.
+    pub strides: Vec<u64>,
+    pub fill: Fill,
+}
+
+/// How the values of one tensor are drawn. Element `i` of the *logical* tensor (row-major over `shape`)
+/// depends on the seed, the tensor's position among the inputs and `i` alone, never on the layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// Bell-shaped: the sum of four 16-bit uniforms, scaled to this mean and standard deviation
+    /// (exact integer arithmetic up to one float64 multiply-add, so every implementation agrees).
+    Normal { mean: f64, std: f64 },
+    /// Uniform in `[low, high)`.
+    Uniform { low: f64, high: f64 },
+    /// Whole numbers, uniform in `[low, high)`.
+    Integers { low: i64, high: i64 },
+    /// Nothing is written: the pages of the memfd stay untouched and read as zero. Only for cases that
+    /// check offsets and compare no values (tensors larger than memory).
+    Untouched,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct OutputSpec {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    pub runner: RunnerId,
+    pub case: CaseId,
+    /// Arguments by keyword; each names an input of the case.
+    pub arguments: Vec<Argument>,
+    /// Wall clock after which the runner is killed, in seconds.
+    pub wall_s: f64,
+    pub interpreter: InterpreterOptions,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Argument {
+    /// The parameter of the entry.
+    pub parameter: String,
+    /// The input of the case whose tensor or scalar is passed.
+    pub input: String,
+}
+
+/// How Triton launches are interpreted in one call.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct InterpreterOptions {
+    /// Run at most this many programs of each launch: all corners of the grid, then random ones.
+    /// `None` runs all.
+    pub max_programs: Option<u32>,
+    /// Whether the values of the outputs matter. `false`: only offsets are checked, outputs are not
+    /// copied, and nothing may touch whole tensors.
+    pub compare_values: bool,
+}
+
+/// Answer to [`Request::Run`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ran {
+    /// What the entry returned, flattened (tuple, list, or one tensor); a claim until compared.
+    pub outputs: Vec<ReturnedValue>,
+    pub launches: Vec<Launch>,
+    pub findings: Vec<WorkerFinding>,
+    /// Set when a feature was met that the interpreter cannot check.
+    pub unsupported: Option<Unsupported>,
+    pub run_ms: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReturnedValue {
+    /// `torch.Tensor`, `float`, `MyTensorSubclass` …: the exact type.
+    pub type_name: String,
+    /// Of an exact `torch.Tensor`; `None` for anything else.
+    pub dtype: Option<String>,
+    #[serde(default)]
+    pub shape: Vec<u64>,
+    #[serde(default)]
+    pub strides: Vec<i64>,
+    /// The storage overlaps that of this input.
+    pub aliases_input: Option<String>,
+    /// Every element of the storage that holds a value was stored by one interpreted launch, and that
+    /// launch was the only one. Only then may a sampled run be compared.
+    #[serde(default)]
+    pub written_by_single_launch: bool,
+    /// The bytes were copied to the judge's memory (dtype and shape agree with [`OutputSpec`]).
+    #[serde(default)]
+    pub copied: bool,
+}
+
+/// One interpreted launch.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Launch {
+    /// Name of the `@triton.jit` function.
+    pub kernel: String,
+    pub file: String,
+    /// 1-based line of the kernel's `def`.
+    pub line: u32,
+    pub grid: [u64; 3],
+    pub programs: u64,
+    pub programs_run: u64,
+    /// `tl.dot` calls on float32 that ran as TF32: `(file, 1-based line)`.
+    #[serde(default)]
+    pub tf32_dots: Vec<Place>,
+    #[serde(default)]
+    pub ms: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    pub file: String,
+    /// 1-based.
+    pub line: u32,
+}
+
+/// Something the interpreter saw happen.
+#[derive(Clone, Debug, Deserialize)]
+pub struct WorkerFinding {
+    pub kind: WorkerFindingKind,
+    pub kernel: Option<String>,
+    /// The innermost line in the user's own files.
+    pub place: Place,
+    /// Outer lines when the innermost is in a helper, nearest first.
+    #[serde(default)]
+    pub called_from: Vec<Place>,
+    /// One sentence for people, with numbers: element, tensor, program, how many lanes.
+    pub message: String,
+    pub program: Option<[u64; 3]>,
+    /// How often the same kind met the same line.
+    #[serde(default)]
+    pub occurrences: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkerFindingKind {
+    OutOfBoundsLoad,
+    OutOfBoundsStore,
+    OutOfBoundsAtomic,
+    /// Two programs of one launch touch the same element, at least one stores, none atomically, and
+    /// the stored values differ.
+    Race,
+    /// As [`Self::Race`], but every store left the same bytes: legal on hardware, worth knowing.
+    BenignRace,
+    /// One store names the same element from several lanes with different values.
+    DuplicateStore,
+    IntegerOverflow,
+    DeviceAssert,
+    UninitialisedRead,
+    /// An error of Triton's front end (undefined name, shape mismatch, `tl.arange` not a power of two).
+    CompileError,
+}
+
+/// A feature that the interpreter lacks: inline assembly, libdevice, a newer builtin.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Unsupported {
+    /// `inline-asm`, `libdevice`, `interpreter`.
+    pub code: String,
+    pub message: String,
+    pub place: Option<Place>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Compare {
+    pub case: CaseId,
+    /// One for each output.
+    pub tolerances: Vec<ToleranceSpec>,
+    /// Only elements that do not hold the poison pattern are compared (sampled runs).
+    pub written_only: bool,
+    /// Also compare null candidates (zeros, the reference's mean, the reference of another seed, the
+    /// reference on coarser inputs): a tolerance that accepts one is worthless.
+    pub null_candidates: bool,
+}
+
+/// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see
+/// `judge/tolerance.rs` for where the factors come from:
+///
+/// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)`
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ToleranceSpec {
+    pub reference_factor: f64,
+    /// Times the magnitude of the element: rounding of the output itself.
+    pub absolute_ulp: f64,
+    /// Times the root mean square of the row: rounding of the accumulation.
+    pub row_rms_factor: f64,
+    /// The same sum with TF32 rounding of products added; tells `tf32` from `mismatch`.
+    pub tf32_row_rms_factor: f64,
+}
+
+/// Answer to [`Request::Compare`]: measurements, no verdict.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Compared {
+    pub outputs: Vec<OutputErrors>,
+    /// Inputs whose bytes are no longer those that the judge made.
+    pub inputs_changed: Vec<String>,
+}
+
+/// What was measured on one output, against the float64 reference.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct OutputErrors {
+    pub name: String,
+    pub elements: u64,
+    pub elements_compared: u64,
+    /// Elements that still hold the poison pattern.
+    pub unwritten: u64,
+    pub first_unwritten: Option<Vec<u64>>,
+    pub last_unwritten: Option<Vec<u64>>,
+    /// Elements where one side is NaN or infinite and the other is not the same.
+    pub non_finite_mismatches: u64,
+    pub first_non_finite: Option<Sample>,
+    /// Elements over the tolerance (non-finite mismatches not counted).
+    pub violations: u64,
+    /// Elements over the tolerance of a TF32 product.
+    pub tf32_violations: u64,
+    /// The first violation in row-major order, and the one with the largest error over tolerance.
+    pub first: Option<Sample>,
+    pub worst: Option<Sample>,
+    pub max_absolute_error: Number,
+    pub max_relative_error: Number,
+    /// Largest error of the reference run in the case's own dtypes, for comparison.
+    pub reference_max_absolute_error: Number,
+    pub expected_rms: Number,
+    /// Bytes equal to an input's: a candidate that hands back its input.
+    pub null_candidates: Vec<NullCandidate>,
+}
+
+/// One element: where, what was expected, what stood there, what was allowed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Sample {
+    pub index: Vec<u64>,
+    pub expected: Number,
+    pub got: Number,
+    pub allowed: Number,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct NullCandidate {
+    /// `zeros`, `mean`, `other-seed`, `coarse-inputs`.
+    pub name: String,
+    /// Elements over the tolerance; 0 means that the tolerance accepts this impostor.
+    pub violations: u64,
+}
+
+/// A float64 that survives JSON: non-finite values travel as strings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Number(pub f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match &value {
+            Value::Number(number) => Ok(Self(number.as_f64().unwrap_or(f64::NAN))),
+            Value::String(text) if text == "NaN" => Ok(Self(f64::NAN)),
+            Value::String(text) if text == "Infinity" => Ok(Self(f64::INFINITY)),
+            Value::String(text) if text == "-Infinity" => Ok(Self(f64::NEG_INFINITY)),
+            _ => Err(serde::de::Error::custom(format!("expected a number, got {value}"))),
+        }
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            value if value.is_nan() => serializer.serialize_str("NaN"),
+            f64::INFINITY => serializer.serialize_str("Infinity"),
+            f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
+            value => serializer.serialize_f64(value),
+        }
+    }
+}
+
+/// One line from the supervisor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Line {
+    Reply(Reply),
+    Event(Event),
+}
+
+/// The one answer to a request; exactly one of the fields is present.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Reply {
+    pub id: u64,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Done(Value),
+    /// User code (or, for `define`, the reference) raised.
+    Raised(Raised),
+    /// The runner ended before it answered.
+    Died(Died),
+    /// The request could not be served: unknown case, no memory for the buffers, a fault of ours.
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Raised {
+    /// Class of the exception, without module: `ModuleNotFoundError`.
+    pub exception: String,
+    pub message: String,
+    /// `syntax-error`, `import-error`, `out-of-memory`, `unsupported`, `compile-error`, or `raised`.
+    pub code: String,
+    /// For `import-error`: the missing package.
+    pub missing: Option<String>,
+    /// Innermost line in the user's files.
+    pub place: Option<Place>,
+    /// 1-based column, when the exception knows it (syntax errors).
+    pub column: Option<u32>,
+    /// Outer lines in the user's files, nearest first.
+    #[serde(default)]
+    pub called_from: Vec<Place>,
+    /// The formatted traceback, at most 8 KiB, its end.
+    #[serde(default)]
+    pub traceback: String,
+    /// Launches and findings up to the exception (only from `run`).
+    #[serde(default)]
+    pub launches: Vec<Launch>,
+    #[serde(default)]
+    pub findings: Vec<WorkerFinding>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Died {
+    pub reason: DeathReason,
+    pub signal: Option<i32>,
+    pub status: Option<i32>,
+    /// The end of what it printed.
+    #[serde(default)]
+    pub output: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeathReason {
+    /// Ended by itself without answering, also with status 0.
+    Exit,
+    Signal,
+    /// Ran past its wall clock and was killed by us.
+    Timeout,
+    /// Grew past its resident limit and was killed by us.
+    Memory,
+    /// [`Request::Close`].
+    Killed,
+}
+
+/// What the supervisor says unasked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "ev", rename_all = "kebab-case")]
+pub enum Event {
+    /// The first line. Versions are read from package metadata, nothing is imported yet.
+    Ready {
+        protocol: u32,
+        pid: u32,
+        python: String,
+        torch: Option<String>,
+        triton: Option<String>,
+        numpy: Option<String>,
+    },
+    /// torch and Triton are imported; runners can be forked from now on (requests before it wait).
+    Warm { import_ms: f64, resident_bytes: u64 },
+    /// The environment cannot be used; every request is answered `failed` with this code.
+    Unavailable { code: String, message: String },
+    /// Programs interpreted so far in a running case, at most ten a second.
+    Progress { case: CaseId, programs_done: u64, programs: u64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_one_flat_object() {
+        let request = Request::Release { case: "k1".to_owned() };
+        let line = serde_json::to_string(&Envelope { id: 7, request: &request }).expect("serializes");
+        assert_eq!(line, r#"{"id":7,"op":"release","case":"k1"}"#);
+    }
+
+    #[test]
+    fn replies_and_events_are_told_apart() {
+        let died = r#"{"id":3,"died":{"reason":"signal","signal":11,"status":null,"output":"x"}}"#;
+        let Line::Reply(reply) = serde_json::from_str(died).expect("parses") else { panic!("not a reply") };
+        assert!(matches!(
+            reply.outcome,
+            Outcome::Died(Died { reason: DeathReason::Signal, signal: Some(11), .. })
+        ));
+
+        let warm = r#"{"ev":"warm","import_ms":1.5,"resident_bytes":1,"later":"ignored"}"#;
+        assert!(matches!(serde_json::from_str(warm).expect("parses"), Line::Event(Event::Warm { .. })));
+    }
+
+    #[test]
+    fn non_finite_numbers_travel_as_strings() {
+        let sample: Sample =
+            serde_json::from_str(r#"{"index":[0,3],"expected":1,"got":"NaN","allowed":"Infinity"}"#)
+                .expect("parses");
+        assert!(sample.got.0.is_nan());
+        assert_eq!(serde_json::to_string(&sample.allowed).expect("serializes"), "\"Infinity\"");
+    }
+}

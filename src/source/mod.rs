@@ -1,0 +1,97 @@
+//! Kernels, launches and conventions found in a source text by tree-sitter.
+//!
+//! **Invariant:** nothing here fails on broken code, does I/O, or depends on a successful import.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a kernel within one file, stable while its text changes: `softmax_kernel`, `Outer.method.kernel`.
+/// A second kernel of the same qualified name in one file is `name#2`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KernelId(pub String);
+
+/// A `@triton.jit` function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    pub id: KernelId,
+    /// The bare function name, as a launch record of the interpreter spells it.
+    pub name: String,
+    /// Bytes of the function's name in its `def`.
+    pub name_range: Range<usize>,
+    /// Bytes from the first decorator to the end of the body.
+    pub range: Range<usize>,
+    pub parameters: Vec<KernelParameter>,
+    pub autotuned: bool,
+    pub heuristics: bool,
+    /// Decorators stacked on `jit` that we do not know (`libentry` …), outermost first.
+    pub other_decorators: Vec<String>,
+    pub launches: Vec<LaunchSite>,
+    /// Other `@triton.jit` functions of this file that it calls.
+    pub helpers: Vec<KernelId>,
+    /// blake3 over the kernel's text, its helpers' texts and the module-level constants they read,
+    /// comments and blank lines left out: unchanged hash, unchanged behaviour.
+    pub content_hash: String,
+}
+
+impl Kernel {
+    /// A kernel that only other kernels call.
+    pub fn is_launched(&self) -> bool {
+        !self.launches.is_empty()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelParameter {
+    pub name: String,
+    pub constexpr: bool,
+    pub has_default: bool,
+}
+
+/// One `kernel[grid](…)`, `kernel.run(…)` or `kernel.warmup(…)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSite {
+    pub range: Range<usize>,
+    pub context: LaunchContext,
+    /// Qualified name of the enclosing function; empty at module level.
+    pub function: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchContext {
+    Function,
+    Method,
+    /// A method of a `torch.autograd.Function`.
+    AutogradFunction,
+    /// Runs on import: the file is not imported automatically.
+    ModuleLevel,
+    /// Under `if __name__ == "__main__":`.
+    Main,
+}
+
+/// All that is known of one Python source text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceModel {
+    /// In order of appearance.
+    pub kernels: Vec<Kernel>,
+    /// Module-level `NAME = "string"` assignments (for `KERNEL_TYPE`).
+    pub string_constants: Vec<StringConstant>,
+    /// Module-level functions, in order.
+    pub functions: Vec<ModuleFunction>,
+    /// The first syntax error that tree-sitter recovered from, if any.
+    pub first_error: Option<Range<usize>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StringConstant {
+    pub name: String,
+    pub value: String,
+    pub range: Range<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleFunction {
+    pub name: String,
+    pub name_range: Range<usize>,
+    pub parameters: Vec<String>,
+}
