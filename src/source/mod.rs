@@ -2,9 +2,14 @@
 //!
 //! **Invariant:** nothing here fails on broken code, does I/O, or depends on a successful import.
 
+pub(crate) mod functions;
+pub(crate) mod syntax;
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+
+pub use syntax::line_of;
 
 /// Names a kernel within one file, stable while its text changes: `softmax_kernel`, `Outer.method.kernel`.
 /// A second kernel of the same qualified name in one file is `name#2`.
