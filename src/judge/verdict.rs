@@ -83,6 +83,10 @@ pub enum Code {
     JudgeFailed,
     /// A sampled run whose outputs are not stored by one launch alone.
     NotComparable,
+    /// The entry returned something without launching a Triton kernel: there was nothing to judge.
+    NotLaunched,
+    /// The kernel that was asked for is not in the file, or was not launched.
+    OtherKernel,
     Cancelled,
     // warnings on a passed case
     BenignRace,
@@ -91,6 +95,49 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of the documentation.
+    pub const ALL: [Self; 39] = [
+        Self::Mismatch,
+        Self::Tf32,
+        Self::NonFinite,
+        Self::Unwritten,
+        Self::WrongShape,
+        Self::WrongDtype,
+        Self::WrongOutputs,
+        Self::InputsChanged,
+        Self::AliasesInput,
+        Self::OutOfBounds,
+        Self::Race,
+        Self::DuplicateStore,
+        Self::IntegerOverflow,
+        Self::DeviceAssert,
+        Self::UninitialisedRead,
+        Self::CompileError,
+        Self::Raised,
+        Self::Crashed,
+        Self::Exited,
+        Self::NoKernel,
+        Self::NoOracle,
+        Self::NoDefinition,
+        Self::ModuleLevelLaunch,
+        Self::SyntaxError,
+        Self::ImportError,
+        Self::CrashedAtImport,
+        Self::NoPython,
+        Self::NoTorch,
+        Self::TritonTooOld,
+        Self::Unsupported,
+        Self::Timeout,
+        Self::OutOfMemory,
+        Self::JudgeFailed,
+        Self::NotComparable,
+        Self::NotLaunched,
+        Self::OtherKernel,
+        Self::Cancelled,
+        Self::BenignRace,
+        Self::WeakTolerance,
+    ];
+
     pub fn verdict(self) -> Verdict {
         use Code::*;
         match self {
@@ -99,7 +146,7 @@ impl Code {
             | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
             NoKernel | NoOracle | NoDefinition | ModuleLevelLaunch | SyntaxError | ImportError
             | CrashedAtImport | NoPython | NoTorch | TritonTooOld | Unsupported | Timeout | OutOfMemory
-            | JudgeFailed | NotComparable | Cancelled => Verdict::CouldNotRun,
+            | JudgeFailed | NotComparable | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | WeakTolerance => Verdict::Passed,
         }
     }
@@ -168,10 +215,16 @@ pub struct Report {
     pub provenance: Provenance,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRun {
     pub what: String,
     pub why: String,
+}
+
+impl NotRun {
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
