@@ -6,6 +6,7 @@
 //! decision can be tested on folders and stub executables.
 
 pub mod places;
+pub mod python;
 pub mod subprocess;
 mod surroundings;
 mod version;
@@ -13,3 +14,13 @@ mod version;
 pub use places::Places;
 pub use surroundings::Surroundings;
 pub use version::Release;
+
+/// A path as it is typed into a shell: in single quotes when it needs them.
+pub fn shell_word(path: &std::path::Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~@:=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
