@@ -74,7 +74,7 @@ pub enum Problem {
 
 impl Problem {
     /// All that is wrong, the gravest first; empty when checking can work.
-    pub(super) fn of(probe: &Probe) -> Vec<Self> {
+    pub(in crate::toolchain) fn of(probe: &Probe) -> Vec<Self> {
         let mut problems = vec![];
         match (&probe.torch, &probe.triton, &probe.torch_in_user_site) {
             (None, _, Some(site)) => problems.push(Self::TorchInUserSite { site: site.clone() }),
