@@ -1,1 +1,4 @@
 //! cli
+
+pub mod doctor;
+pub mod setup;

@@ -25,7 +25,7 @@ pub use plan::{Maker, Plan, REQUIREMENTS_VARIABLE, Requirements};
 pub use remove::{Entry, EntryState, Removed, entries, remove};
 pub use tree::{TreeSize, free_bytes, in_words, tree_size};
 
-use super::python::{ProbeCache, Problem};
+use super::python::{ProbeCache, Problem, PythonEnvironment, SearchRequest, find_python};
 use super::subprocess::Flow;
 use super::{Places, Surroundings};
 
@@ -178,6 +178,29 @@ pub fn ensure(
     };
     drop(lock);
     made
+}
+
+/// Searches, and makes the managed environment when nobody named an interpreter and none of the user's has
+/// torch and triton.
+///
+/// # Errors
+/// The whole text for the user: what was found, why it will not do, what to type.
+pub fn find_or_make_python(
+    context: SetupContext<'_>,
+    request: &SearchRequest<'_>,
+    policy: EnvironmentPolicy,
+    dialogue: &mut dyn Dialogue,
+) -> Result<PythonEnvironment, String> {
+    let made = installed(context.places, &Requirements::of(context.surroundings));
+    let managed = made.as_ref().map(|made| &*made.executable);
+    let search = find_python(&SearchRequest { managed, ..*request }, context.probes);
+    if !search.wants_managed() {
+        return search.usable().cloned();
+    }
+    let made = ensure(context, policy, dialogue)
+        .map_err(|error| format!("{error}\n{}", search.usable().err().unwrap_or_default()))?;
+    let managed = Some(&*made.executable);
+    find_python(&SearchRequest { managed, ..*request }, context.probes).usable().cloned()
 }
 
 fn make(

@@ -5,6 +5,7 @@
 //! **Invariant:** logic reads no global environment. It is given a [`Surroundings`], so that every
 //! decision can be tested on folders and stub executables.
 
+pub mod doctor;
 pub mod managed;
 pub mod places;
 pub mod python;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::tree::{free_bytes, in_words};
 use super::{PARTIAL, SetupContext, SetupError};
-use crate::toolchain::{Release, Surroundings, shell_word};
+use crate::toolchain::{Release, Surroundings};
 
 /// Requirements to install in place of the pinned ones, separated by blanks; for mirrors and tests.
 pub const REQUIREMENTS_VARIABLE: &str = "WARPSMITH_SETUP_REQUIREMENTS";
@@ -172,9 +172,7 @@ fn find_maker(context: SetupContext<'_>) -> Result<(Maker, Release), SetupError>
     }
     if let Some((python, Release(major, minor, _))) = without_venv {
         let remedy = format!(
-            "install its venv module (`sudo apt install python{major}.{minor}-venv` on Debian and Ubuntu) or uv; \
-             `{} -m venv --help` shows whether it is there",
-            shell_word(&python)
+            "install its venv module (`sudo apt install python{major}.{minor}-venv` on Debian and Ubuntu) or uv"
         );
         return Err(SetupError::NoVenv { python, remedy });
     }

@@ -348,3 +348,24 @@ fn only_names_of_ours_are_ours() {
     assert_eq!(remove(&places).unwrap().folders.len(), 3);
     assert!(others.iter().all(|name| places.environments().join(name).exists()));
 }
+
+#[test]
+fn a_search_that_finds_nothing_ends_in_a_setup() {
+    let machine = with_uv();
+    let script = std::fs::read_to_string(machine.folder.path().join("bin/python3")).unwrap();
+    // uv's environments answer with torch; python3 on PATH has none.
+    machine.script("torch-python", &script.lines().skip(1).collect::<Vec<_>>().join("\n"));
+    let without = script.lines().skip(1).collect::<Vec<_>>().join("\n");
+    let torch = "\"torch\":{\"version\":\"2.15.0\",\"site\":\"/site\"}";
+    assert!(without.contains(torch));
+    let uv = std::fs::read_to_string(machine.folder.path().join("bin/uv")).unwrap();
+    machine.script("uv", &uv.replace("bin/python3 ", "bin/torch-python "));
+    machine.script("python3", &without.replace(torch, "\"torch\":null"));
+
+    let request = SearchRequest::new(&machine.surroundings);
+    let find = |policy| find_or_make_python(machine.context(), &request, policy, &mut Recorder::default());
+    insta::assert_snapshot!(machine.plain(find(EnvironmentPolicy::Never).unwrap_err()));
+    let made = find(EnvironmentPolicy::Yes).unwrap();
+    assert_eq!(made.origin, crate::toolchain::python::Origin::Managed);
+    assert_eq!(find(EnvironmentPolicy::Never).unwrap(), made);
+}
