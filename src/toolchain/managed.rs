@@ -36,6 +36,8 @@ const STAMP: &str = "warpsmith-environment.json";
 const LOCK: &str = "setup.lock";
 /// Ends the name of an environment that is being made.
 const PARTIAL: &str = ".partial";
+/// Downloads, where the user's pip keeps none itself. Gone after a complete setup.
+const DOWNLOADS: &str = "downloads";
 const LOG: &str = "setup.log";
 
 /// Whether a missing environment is made.

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::installer_output::InstallerOutput;
+use super::installer_output::{InstallerOutput, OnDisk};
 use super::tree::{remove_tree, tree_size};
 use super::{
-    ARGUMENTS_VARIABLE, Dialogue, LOG, Maker, Phase, Plan, Progress, SetupContext, SetupError, flow,
-    write_atomically,
+    ARGUMENTS_VARIABLE, DOWNLOADS, Dialogue, LOG, Maker, Phase, Plan, Progress, SetupContext, SetupError,
+    flow, write_atomically,
 };
 use crate::toolchain::Release;
-use crate::toolchain::subprocess::{End, Finished, Flow, Limits, Observed, run_observed};
+use crate::toolchain::subprocess::{End, Finished, Flow, Limits, Observed, run, run_observed};
 
 /// In the partial environment: what it is made with.
 const STATE: &str = "warpsmith-setup.json";
@@ -55,7 +55,10 @@ pub(super) fn fill_partial(
     let temporary = plan.partial.join(TEMPORARY);
     std::fs::create_dir_all(&temporary).map_err(SetupError::files("cannot create", &temporary))?;
     installer.install(&file, dialogue)?;
-    std::fs::remove_dir_all(&temporary).map_err(SetupError::files("cannot remove", &temporary))
+    for folder in [temporary, environments.join(DOWNLOADS)] {
+        remove_tree(&folder).map_err(SetupError::files("cannot remove", &folder))?;
+    }
+    Ok(())
 }
 
 fn state_of(plan: &Plan) -> State {
@@ -87,6 +90,14 @@ fn site_entries(environment: &Path) -> impl Iterator<Item = String> {
     versions
         .flat_map(|version| std::fs::read_dir(version.path().join("site-packages")).into_iter().flatten())
         .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+}
+
+impl OnDisk {
+    fn of(partial: &Path) -> Self {
+        let downloads_bytes = tree_size(&partial.join(TEMPORARY)).total_bytes();
+        let unpacked_bytes = tree_size(partial).total_bytes().saturating_sub(downloads_bytes);
+        Self { downloads_bytes, unpacked_bytes }
+    }
 }
 
 struct Installer<'a> {
@@ -129,7 +140,7 @@ impl Installer<'_> {
 
     fn install(&self, log: &File, dialogue: &mut dyn Dialogue) -> Result<(), SetupError> {
         let mut output = InstallerOutput::new();
-        let (mut folder_bytes, mut measured) = (0, None::<Instant>);
+        let (mut disk, mut measured) = (OnDisk::default(), None::<Instant>);
         let mut last_lines: Vec<String> = vec![];
         let finished = self.run(self.install_command(), log, &mut |observed| {
             match observed {
@@ -141,17 +152,16 @@ impl Installer<'_> {
                 }
                 Observed::Tick => {
                     if measured.is_none_or(|then| then.elapsed() > MEASURE_EVERY) {
-                        folder_bytes = tree_size(&self.plan.partial).total_bytes();
+                        disk = OnDisk::of(&self.plan.partial);
                         measured = Some(Instant::now());
                     }
                 }
             }
             let requirements = &self.plan.requirements;
             let sizes = requirements.download_bytes().zip(requirements.installed_bytes());
-            let fraction =
-                sizes.map(|(download, installed)| output.fraction(folder_bytes, download, installed));
+            let fraction = sizes.map(|(download, installed)| output.fraction(disk, download, installed));
             let progress = self.progress(output.phase().clone());
-            dialogue.progress(&Progress { folder_bytes, fraction, ..progress });
+            dialogue.progress(&Progress { folder_bytes: disk.total_bytes(), fraction, ..progress });
             flow(dialogue)
         })?;
         let reason = last_lines.last().cloned();
@@ -184,6 +194,9 @@ impl Installer<'_> {
                     "--disable-pip-version-check",
                 ]);
                 command.args(["--progress-bar", if self.pip_has_raw_progress() { "raw" } else { "off" }]);
+                if self.pip_keeps_nothing() {
+                    command.arg("--cache-dir").arg(self.context.places.environments().join(DOWNLOADS));
+                }
                 command.env("PIP_USER", "0");
                 command
             }
@@ -197,6 +210,13 @@ impl Installer<'_> {
             .env("TMPDIR", self.plan.partial.join(TEMPORARY))
             .current_dir(self.context.places.environments());
         command
+    }
+
+    /// The user's pip has its cache turned off: an interrupted download would start again from nothing.
+    fn pip_keeps_nothing(&self) -> bool {
+        let mut command = self.context.surroundings.command(self.plan.partial.join("bin/python"));
+        command.args(["-I", "-m", "pip", "cache", "dir"]);
+        run(command, Limits::seconds(20)).is_ok_and(|finished| !finished.succeeded())
     }
 
     fn pip_has_raw_progress(&self) -> bool {
@@ -241,4 +261,13 @@ impl Installer<'_> {
             }),
         }
     }
+}
+
+/// The installer's command, as text.
+#[cfg(test)]
+pub(super) fn command_line(context: SetupContext<'_>, plan: &Plan) -> String {
+    let installer = Installer { context, plan, log: PathBuf::new(), started: Instant::now() };
+    let command = installer.install_command();
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

@@ -28,6 +28,19 @@ pub struct Progress {
 /// Part of the whole time that downloads are given.
 const DOWNLOAD_SHARE: f64 = 0.7;
 
+/// Measured in the partial environment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OnDisk {
+    pub(super) downloads_bytes: u64,
+    pub(super) unpacked_bytes: u64,
+}
+
+impl OnDisk {
+    pub(super) fn total_bytes(self) -> u64 {
+        self.downloads_bytes + self.unpacked_bytes
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct InstallerOutput {
     phase: Phase,
@@ -90,16 +103,16 @@ impl InstallerOutput {
     }
 
     /// From what was said and what lies on the disk, whichever is further.
-    pub(super) fn fraction(&mut self, folder_bytes: u64, download_bytes: u64, installed_bytes: u64) -> f64 {
+    pub(super) fn fraction(&mut self, disk: OnDisk, download_bytes: u64, installed_bytes: u64) -> f64 {
         let part = |bytes: u64, of: u64| (bytes as f64 / of.max(1) as f64).clamp(0.0, 1.0);
         let fraction = match self.phase {
             Phase::Preparing => 0.0,
             Phase::Downloading { .. } => {
                 let said_bytes = self.finished_bytes + self.current_bytes;
-                DOWNLOAD_SHARE * part(said_bytes.max(folder_bytes), download_bytes)
+                DOWNLOAD_SHARE * part(said_bytes.max(disk.downloads_bytes), download_bytes)
             }
             Phase::Unpacking => {
-                DOWNLOAD_SHARE + (1.0 - DOWNLOAD_SHARE) * part(folder_bytes, download_bytes + installed_bytes)
+                DOWNLOAD_SHARE + (1.0 - DOWNLOAD_SHARE) * part(disk.unpacked_bytes, installed_bytes)
             }
         };
         self.fraction = self.fraction.max(fraction.min(0.99));
@@ -172,12 +185,13 @@ mod tests {
     #[test]
     fn the_fraction_never_falls_nor_says_done() {
         let mut output = after(&["Downloading torch-2.15.0-x.whl (50 MB)", "Progress 50000000 of 50000000"]);
-        let half = output.fraction(0, 100_000_000, 200_000_000);
+        let half = output.fraction(OnDisk::default(), 100_000_000, 200_000_000);
         assert!((half - 0.35).abs() < 1e-9, "{half}");
         output.line("Downloading other-1-x.whl (50 MB)");
-        assert!(output.fraction(0, 100_000_000, 200_000_000) >= half);
+        assert!(output.fraction(OnDisk::default(), 100_000_000, 200_000_000) >= half);
         output.line("Installing collected packages: torch");
-        assert!(output.fraction(u64::MAX, 100_000_000, 200_000_000) < 1.0);
+        let full = OnDisk { downloads_bytes: 0, unpacked_bytes: u64::MAX };
+        assert!(output.fraction(full, 100_000_000, 200_000_000) < 1.0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::TryLockError;
 use std::path::PathBuf;
 
 use super::tree::{REMOVING, TreeSize, remove_tree, tree_size};
-use super::{LOG, PARTIAL, SetupError, Stamp, open_lock};
+use super::{DOWNLOADS, LOG, PARTIAL, SetupError, Stamp, open_lock};
 use crate::toolchain::Places;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ pub fn remove(places: &Places) -> Result<Removed, SetupError> {
             return Err(SetupError::files("cannot lock", &places.environments())(source));
         }
     }
-    for Entry { folder, .. } in entries(places) {
+    let downloads = Some(places.environments().join(DOWNLOADS)).filter(|folder| folder.is_dir());
+    for folder in entries(places).into_iter().map(|entry| entry.folder).chain(downloads) {
         let size = tree_size(&folder);
         remove_tree(&folder).map_err(SetupError::files("cannot remove", &folder))?;
         removed.size.own_bytes += size.own_bytes;

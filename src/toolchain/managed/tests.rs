@@ -155,6 +155,8 @@ fn venv_and_pip_make_it_and_remove_takes_it_away() {
     assert_eq!(probe.triton.unwrap().version, "3.9.0");
     assert!(!made.folder.join("tmp").exists());
 
+    assert!(!machine.places.environments().join(DOWNLOADS).exists());
+
     let mut again = Recorder::default();
     assert_eq!(machine.ensure(EnvironmentPolicy::Never, &mut again).unwrap(), made);
     assert!(again.questions.is_empty() && again.phases.is_empty());
@@ -183,6 +185,21 @@ fn an_interrupted_setup_goes_on() {
     let made = machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
     assert!(marker(&made.folder).exists(), "the virtual environment was made anew");
     assert_eq!(machine.states(), [EntryState::Complete]);
+}
+
+#[test]
+fn a_pip_without_a_cache_gets_one_for_the_setup() {
+    let Some(mut machine) = Machine::with_pip() else { return };
+    machine.surroundings = machine.surroundings.clone().with("PIP_NO_CACHE_DIR", "1");
+    let mut dialogue = Recorder { cancels_in: Some(in_download), ..Recorder::default() };
+    machine.ensure(EnvironmentPolicy::Yes, &mut dialogue).unwrap_err();
+    let requirements = Requirements::of(&machine.surroundings);
+    let plan = Plan::make(machine.context(), requirements).unwrap();
+    let command = install::command_line(machine.context(), &plan);
+    assert!(machine.plain(&command).contains("--cache-dir /cache/env/downloads"), "{command}");
+    std::fs::create_dir_all(machine.places.environments().join(DOWNLOADS)).unwrap();
+    machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
+    assert!(!machine.places.environments().join(DOWNLOADS).exists());
 }
 
 #[test]
