@@ -95,3 +95,11 @@ pub struct ModuleFunction {
     pub name_range: Range<usize>,
     pub parameters: Vec<String>,
 }
+
+// Dropped at merge: the parser of the `source` room takes this place.
+pub fn parse(text: &str) -> SourceModel {
+    stand_in::parse(text)
+}
+
+#[path = "stand_in.rs"]
+mod stand_in;
