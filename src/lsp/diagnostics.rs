@@ -1,0 +1,108 @@
+//! Findings as the client's diagnostics.
+
+use tower_lsp::ls_types::{
+    Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Location, NumberOrString, Position, Range,
+    Uri,
+};
+
+use super::capabilities::ClientProfile;
+use super::convert::{range_to, uri_to};
+use super::file_state::FileState;
+use super::findings::{FindingGroup, Related, RelatedLocation, Severity};
+
+pub(crate) const SOURCE: &str = "warpsmith";
+/// Diagnostics shown in one file.
+pub(crate) const LIMIT: usize = 64;
+/// Stands before the message of a finding on a text that has changed since.
+pub(crate) const STALE: &str = "(stale) ";
+
+/// What must stand in the editor now. `file` must be parsed and its hash up to date.
+pub(crate) fn diagnostics(uri: &Uri, file: &FileState, client: &ClientProfile) -> Vec<Diagnostic> {
+    let Some(outcome) = &file.outcome else { return Vec::new() };
+    let stale = file.is_stale();
+    let convert = |group| diagnostic(group, uri, file, client, stale);
+    let mut diagnostics: Vec<Diagnostic> = outcome.groups.iter().filter_map(convert).collect();
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.severity, diagnostic.range.start));
+    cap(&mut diagnostics);
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.range.start, diagnostic.severity));
+    diagnostics
+}
+
+/// Keeps the worst, and says how many are left out.
+fn cap(diagnostics: &mut Vec<Diagnostic>) {
+    if diagnostics.len() <= LIMIT {
+        return;
+    }
+    let left_out = diagnostics.len() - (LIMIT - 1);
+    diagnostics.truncate(LIMIT - 1);
+    diagnostics.push(Diagnostic {
+        severity: Some(DiagnosticSeverity::INFORMATION),
+        source: Some(SOURCE.to_owned()),
+        message: format!("{left_out} more findings are not shown"),
+        ..Diagnostic::default()
+    });
+}
+
+fn diagnostic(
+    group: &FindingGroup,
+    uri: &Uri,
+    file: &FileState,
+    client: &ClientProfile,
+    stale: bool,
+) -> Option<Diagnostic> {
+    if let Some(kernel) = &group.kernel {
+        file.kernels.find(kernel)?;
+    }
+    let range = range_to(&file.document, &group.anchor.resolve(&file.kernels, &file.document)?, client.encoding);
+    let mut message = group.message.clone();
+    if stale {
+        message.insert_str(0, STALE);
+    }
+    let located = group.related.iter().filter_map(|related| locate(related, uri, file, client));
+    let related: Vec<DiagnosticRelatedInformation> = located.collect();
+    if !client.related_information {
+        related.iter().for_each(|related| message.push_str(&format!("\n{}", in_words(related, uri))));
+    }
+    Some(Diagnostic {
+        range,
+        severity: Some(match group.severity {
+            Severity::Error => DiagnosticSeverity::ERROR,
+            Severity::Warning => DiagnosticSeverity::WARNING,
+            Severity::Information => DiagnosticSeverity::INFORMATION,
+        }),
+        code: Some(NumberOrString::String(group.code.name())),
+        source: Some(SOURCE.to_owned()),
+        message,
+        related_information: (client.related_information && !related.is_empty()).then_some(related),
+        ..Diagnostic::default()
+    })
+}
+
+fn locate(
+    related: &Related,
+    uri: &Uri,
+    file: &FileState,
+    client: &ClientProfile,
+) -> Option<DiagnosticRelatedInformation> {
+    let location = match &related.location {
+        RelatedLocation::Here(anchor) => {
+            let bytes = anchor.resolve(&file.kernels, &file.document)?;
+            Location::new(uri.clone(), range_to(&file.document, &bytes, client.encoding))
+        }
+        RelatedLocation::Elsewhere(place) => {
+            let start = Position::new(place.line.saturating_sub(1), 0);
+            Location::new(uri_to(place.file.as_ref())?, Range::new(start, start))
+        }
+    };
+    Some(DiagnosticRelatedInformation { location, message: related.message.clone() })
+}
+
+/// For clients that show no related information.
+fn in_words(related: &DiagnosticRelatedInformation, uri: &Uri) -> String {
+    let line = related.location.range.start.line + 1;
+    if related.location.uri == *uri {
+        format!("{} (line {line})", related.message)
+    } else {
+        format!("{} ({}:{line})", related.message, related.location.uri.path())
+    }
+}

@@ -1,0 +1,161 @@
+//! What the server knows of one open file. Cheap to clone: a clone is what read-only requests see.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tower_lsp::ls_types::{Diagnostic, Uri};
+
+use super::code_hash::code_hash;
+use super::findings::{FindingGroup, Judged, gather};
+use super::kernels::Kernels;
+use super::runs::CheckJob;
+use crate::judge::Report;
+use crate::source::{self, SourceModel};
+use crate::text::{Change, Document, PositionEncoding, Splice};
+
+/// Texts longer than this are not parsed: nobody writes a kernel of that size by hand.
+const PARSED_BYTES: usize = 4 << 20;
+
+#[derive(Clone)]
+pub(crate) struct FileState {
+    /// `None` for a document that is not a file (an untitled buffer): it cannot be judged.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) document: Document,
+    pub(crate) kernels: Kernels,
+    pub(crate) model: Arc<SourceModel>,
+    /// Hash of the current text; `None` until someone asks.
+    code_hash: Option<blake3::Hash>,
+    /// The text changed after the last parse.
+    unparsed: bool,
+    /// The last check that came to an end.
+    pub(crate) outcome: Option<Outcome>,
+    /// The check that waits or runs.
+    pub(crate) run: Option<FileRun>,
+    /// The last check was cancelled and nothing has ended since.
+    pub(crate) cancelled: bool,
+    /// What the client shows.
+    pub(crate) published: Arc<Vec<Diagnostic>>,
+}
+
+/// A finished check, its findings tied to the current text.
+#[derive(Clone)]
+pub(crate) struct Outcome {
+    pub(crate) report: Arc<Report>,
+    pub(crate) code_hash: blake3::Hash,
+    pub(crate) groups: Vec<FindingGroup>,
+}
+
+/// A check that waits or runs, as its file sees it.
+#[derive(Clone)]
+pub(crate) struct FileRun {
+    pub(crate) job: Arc<CheckJob>,
+    /// Edits since its text was taken.
+    pub(crate) splices: Vec<Splice>,
+    pub(crate) phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Running { done: usize, planned: Option<usize> },
+}
+
+impl FileState {
+    pub(crate) fn new(path: Option<PathBuf>, text: &str, version: i32) -> Self {
+        let mut file = Self {
+            path,
+            document: Document::new(text, version),
+            kernels: Kernels::default(),
+            model: Arc::default(),
+            code_hash: None,
+            unparsed: true,
+            outcome: None,
+            run: None,
+            cancelled: false,
+            published: Arc::default(),
+        };
+        file.parse();
+        file
+    }
+
+    /// Applies the client's edits and moves everything that stands in the text.
+    pub(crate) fn edit(&mut self, changes: &[Change], version: i32, encoding: PositionEncoding) {
+        let splices = self.document.apply(changes, version, encoding);
+        self.follow(&splices);
+    }
+
+    /// Takes a whole text of the client as the truth. Whether it differed from ours.
+    pub(crate) fn resync(&mut self, text: &str) -> bool {
+        let splice = self.document.resync(text);
+        self.follow(splice.as_slice());
+        splice.is_some()
+    }
+
+    fn follow(&mut self, splices: &[Splice]) {
+        for splice in splices {
+            self.kernels.shift(splice);
+            let groups = self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups);
+            groups.for_each(|group| group.shift(splice));
+        }
+        if let Some(run) = &mut self.run {
+            run.splices.extend_from_slice(splices);
+        }
+        if !splices.is_empty() {
+            self.code_hash = None;
+            self.unparsed = true;
+        }
+    }
+
+    /// Brings kernels and anchors up to the current text; free when nothing changed.
+    pub(crate) fn parse(&mut self) {
+        if !self.unparsed {
+            return;
+        }
+        self.unparsed = false;
+        let text = self.document.text();
+        self.model = if text.len() > PARSED_BYTES { Arc::default() } else { Arc::new(source::parse(&text)) };
+        self.kernels.update(&self.model);
+        for group in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups) {
+            group.relocate(&self.kernels, &self.document);
+        }
+    }
+
+    pub(crate) fn code_hash(&mut self) -> blake3::Hash {
+        *self.code_hash.get_or_insert_with(|| code_hash(&self.document.text()))
+    }
+
+    /// The text changed since the shown verdict. Up to date after [`Self::code_hash`].
+    pub(crate) fn is_stale(&self) -> bool {
+        match (&self.outcome, self.code_hash) {
+            (Some(outcome), Some(now)) => outcome.code_hash != now,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    /// Ends the run of this file with a verdict on the text it was started with.
+    pub(crate) fn conclude(&mut self, report: Report) {
+        let Some(run) = self.run.take() else { return };
+        let document = Document::new(&run.job.text, run.job.version);
+        let judged = Judged {
+            path: &run.job.path,
+            kernels: Kernels::new(&run.job.model),
+            model: &run.job.model,
+            document,
+        };
+        let mut groups = gather(&report, &judged);
+        for group in &mut groups {
+            run.splices.iter().for_each(|splice| group.shift(splice));
+        }
+        self.parse();
+        groups.iter_mut().for_each(|group| group.relocate(&self.kernels, &self.document));
+        self.cancelled = false;
+        self.outcome = Some(Outcome { report: Arc::new(report), code_hash: run.job.code_hash, groups });
+    }
+
+    /// The URI's last part, for titles.
+    pub(crate) fn display_name(uri: &Uri) -> String {
+        let path = uri.path().as_str();
+        path.rsplit('/').next().unwrap_or(path).to_owned()
+    }
+}

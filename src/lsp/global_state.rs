@@ -1,0 +1,191 @@
+//! All state of the language server. The main loop owns it; nobody else mutates it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower_lsp::ls_types::{PublishDiagnosticsParams, Uri};
+
+use super::capabilities::ClientProfile;
+use super::diagnostics::diagnostics;
+use super::event::EventSender;
+use super::ext::{Health, ServerStatusParams};
+use super::file_state::FileState;
+use super::lens::{first_obstacle, reason};
+use super::outbox::{ClientAnswer, ClientRequest, Outbox, Outgoing};
+use super::progress::PROGRESS_DELAY;
+use super::refresh::LensRefresh;
+use super::runs::{ActiveRun, CheckJob};
+use super::schedule::{DEBOUNCE, Scheduler};
+use crate::judge::Code;
+use crate::judge::check::Checker;
+
+/// How long things wait. Tests shorten or stretch these.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Between a save and its check, for a still newer save.
+    pub debounce: Duration,
+    /// Checks shorter than this show no progress.
+    pub progress_delay: Duration,
+    /// Between two looks at the client's process.
+    pub parent_poll: Duration,
+    /// How long a running check may take to end when the session ends.
+    pub stop_limit: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            debounce: DEBOUNCE,
+            progress_delay: PROGRESS_DELAY,
+            parent_poll: Duration::from_secs(1),
+            stop_limit: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What the state reaches out to.
+pub(crate) struct Context {
+    pub(crate) events: EventSender,
+    pub(crate) outbox: Outbox,
+    /// Where checks and read-only requests run.
+    pub(crate) workers: Handle,
+    pub(crate) checker: Arc<dyn Checker>,
+    pub(crate) timing: Timing,
+    /// Cancelled when the client's process is gone.
+    pub(crate) parent_gone: CancellationToken,
+}
+
+pub(crate) struct GlobalState {
+    pub(crate) context: Context,
+    pub(crate) client: Arc<ClientProfile>,
+    /// Open documents.
+    pub(crate) files: HashMap<Uri, FileState>,
+    pub(crate) scheduler: Scheduler<Arc<CheckJob>>,
+    pub(crate) active: Option<ActiveRun>,
+    pub(crate) next_generation: u64,
+    pub(crate) refresh: LensRefresh,
+    /// Files whose diagnostics may have changed in this turn.
+    pub(crate) touched: BTreeSet<Uri>,
+    status: Option<ServerStatusParams>,
+    pub(crate) initialized: bool,
+    pub(crate) shutdown_requested: bool,
+}
+
+/// What a read-only request sees: one file as it was when the request came.
+pub(crate) struct Snapshot {
+    pub(crate) client: Arc<ClientProfile>,
+    pub(crate) file: Option<FileState>,
+}
+
+impl GlobalState {
+    pub(crate) fn new(context: Context) -> Self {
+        Self {
+            scheduler: Scheduler::new(context.timing.debounce),
+            context,
+            client: Arc::default(),
+            files: HashMap::new(),
+            active: None,
+            next_generation: 1,
+            refresh: LensRefresh::default(),
+            touched: BTreeSet::new(),
+            status: None,
+            initialized: false,
+            shutdown_requested: false,
+        }
+    }
+
+    pub(crate) fn snapshot(&mut self, uri: &Uri) -> Snapshot {
+        let file = self.files.get_mut(uri).map(|file| {
+            bring_up_to_date(file);
+            file.clone()
+        });
+        Snapshot { client: Arc::clone(&self.client), file }
+    }
+
+    pub(crate) fn on_answer(&mut self, answer: ClientAnswer) {
+        match answer {
+            ClientAnswer::ProgressCreated { generation, accepted } => {
+                self.on_progress_created(generation, accepted);
+            }
+            ClientAnswer::LensesRefreshed => self.refresh.answered(),
+        }
+    }
+
+    /// When [`Self::settle`] must run next, if nothing happens before.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let refresh = self.refresh.deadline().filter(|_| self.client.lens_refresh);
+        [self.scheduler.deadline(), self.progress_deadline(), refresh].into_iter().flatten().min()
+    }
+
+    /// The end of a turn: what is due is done, what changed is told.
+    pub(crate) fn settle(&mut self) {
+        let now = Instant::now();
+        if !self.shutdown_requested {
+            let actions = self.scheduler.tick(now);
+            self.perform(actions);
+        }
+        self.tick_progress(now);
+        for uri in std::mem::take(&mut self.touched) {
+            self.publish(&uri);
+        }
+        self.tell_status();
+        // After the diagnostics, so that the lenses the client fetches agree with them.
+        if self.client.lens_refresh && self.refresh.tick(now) {
+            self.context.outbox.request(ClientRequest::RefreshLenses);
+        }
+    }
+
+    /// Publishes the diagnostics of an open file if they changed.
+    fn publish(&mut self, uri: &Uri) {
+        let Some(file) = self.files.get_mut(uri) else { return };
+        bring_up_to_date(file);
+        let diagnostics = diagnostics(uri, file, &self.client);
+        if *file.published == diagnostics {
+            return;
+        }
+        file.published = Arc::new(diagnostics.clone());
+        let version = Some(file.document.version());
+        self.context.outbox.send(Outgoing::Diagnostics(PublishDiagnosticsParams::new(
+            uri.clone(),
+            diagnostics,
+            version,
+        )));
+    }
+
+    fn tell_status(&mut self) {
+        if !self.client.server_status || !self.initialized {
+            return;
+        }
+        let status = self.current_status();
+        if self.status.as_ref() != Some(&status) {
+            self.context.outbox.send(Outgoing::Status(status.clone()));
+            self.status = Some(status);
+        }
+    }
+
+    fn current_status(&self) -> ServerStatusParams {
+        let obstacles = self.files.values().filter_map(|file| {
+            let finding = first_obstacle(&file.outcome.as_ref()?.report)?;
+            let health = match finding.code {
+                Code::JudgeFailed => Health::Error,
+                Code::NoPython | Code::NoTorch | Code::TritonTooOld => Health::Warning,
+                _ => return None,
+            };
+            Some((health, format!("could not run: {}", reason(finding))))
+        });
+        let worst = obstacles.max_by_key(|(health, message)| (*health == Health::Error, message.clone()));
+        let (health, message) = worst.map_or((Health::Ok, None), |(health, message)| (health, Some(message)));
+        ServerStatusParams { health, quiescent: self.scheduler.is_idle(), message }
+    }
+}
+
+fn bring_up_to_date(file: &mut FileState) {
+    file.parse();
+    if file.outcome.is_some() {
+        file.code_hash();
+    }
+}

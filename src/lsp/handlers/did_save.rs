@@ -1,0 +1,25 @@
+use tower_lsp::ls_types::DidSaveTextDocumentParams;
+
+use crate::lsp::global_state::GlobalState;
+use crate::lsp::runs::Cause;
+
+/// The saved text is judged. Where the client's text and ours differ, the client is right.
+pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParams) {
+    let uri = params.text_document.uri;
+    let Some(file) = state.files.get_mut(&uri) else {
+        tracing::warn!(uri = uri.as_str(), "a save of a document that is not open");
+        return;
+    };
+    if let Some(saved) = &params.text {
+        let healed = file.document.is_desynced();
+        if file.resync(saved) {
+            if !healed {
+                tracing::error!(uri = uri.as_str(), "the saved text is not the edited one; taken over");
+            }
+            state.touched.insert(uri.clone());
+        }
+    }
+    if let Err(refusal) = state.request_check(&uri, Cause::Save) {
+        tracing::debug!(uri = uri.as_str(), %refusal, "no check on this save");
+    }
+}

@@ -1,0 +1,128 @@
+//! The one line above each launched kernel. Always there, always one line: only its words change.
+
+use super::file_state::{FileState, Phase};
+use super::kernels::KernelAnchor;
+use crate::judge::{CaseRecord, Code, Finding, Report, Verdict};
+use crate::spec::Dtype;
+
+/// Longest reason shown, in characters.
+const REASON_CHARACTERS: usize = 80;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LensAction {
+    Check,
+    Cancel,
+}
+
+/// Title and action of the lens of `kernel`.
+pub(crate) fn lens(file: &FileState, kernel: &KernelAnchor) -> (String, LensAction) {
+    match file.run.as_ref().map(|run| run.phase) {
+        Some(Phase::Waiting) => ("⟳ waiting to check".to_owned(), LensAction::Cancel),
+        Some(Phase::Running { planned: None, .. }) => ("⟳ checking".to_owned(), LensAction::Cancel),
+        Some(Phase::Running { done, planned: Some(planned) }) => {
+            (format!("⟳ checking {done}/{planned}"), LensAction::Cancel)
+        }
+        None => (at_rest(file, kernel), LensAction::Check),
+    }
+}
+
+fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {
+    let Some(outcome) = &file.outcome else {
+        let cancelled = if file.cancelled { " · last check was cancelled" } else { "" };
+        return format!("▶ check{cancelled}");
+    };
+    let stale = if file.is_stale() { " (stale)" } else { "" };
+    format!("{}{stale}", verdict(&outcome.report, &kernel.name))
+}
+
+/// What a report says of one kernel.
+pub(crate) fn verdict(report: &Report, kernel: &str) -> String {
+    match report.verdict {
+        Verdict::Wrong => wrong(report, kernel),
+        Verdict::CouldNotRun => could_not_run(report),
+        Verdict::Passed => passed(report, kernel),
+    }
+}
+
+/// The first wrong case, one that blames this kernel before one that blames nobody or another.
+fn wrong(report: &Report, kernel: &str) -> String {
+    let of_cases = report.cases.iter().flat_map(|case| case.findings.iter().map(move |finding| (finding, Some(case))));
+    let of_no_case = report.findings.iter().map(|finding| (finding, None));
+    let blame = |finding: &Finding| match finding.kernel.as_deref() {
+        Some(name) if name == kernel => 0,
+        None => 1,
+        Some(_) => 2,
+    };
+    let worst = of_no_case
+        .chain(of_cases)
+        .filter(|(finding, _)| finding.code.verdict() == Verdict::Wrong)
+        .min_by_key(|(finding, _)| blame(finding));
+    let Some((finding, case)) = worst else { return "✗ wrong".to_owned() };
+    let elsewhere = match finding.kernel.as_deref() {
+        Some(name) if name != kernel => format!(" in {name}"),
+        _ => String::new(),
+    };
+    let case = case.map(|record| format!(" · {}", record.case.label())).unwrap_or_default();
+    format!("✗ wrong: {}{elsewhere}{case}", finding.code.name())
+}
+
+fn could_not_run(report: &Report) -> String {
+    match first_obstacle(report) {
+        Some(finding) => format!("– could not run: {}", reason(finding)),
+        None => "– could not run".to_owned(),
+    }
+}
+
+/// The first finding that kept the judge from judging.
+pub(crate) fn first_obstacle(report: &Report) -> Option<&Finding> {
+    let of_cases = report.cases.iter().flat_map(|record| &record.findings);
+    report.findings.iter().chain(of_cases).find(|finding| finding.code.verdict() == Verdict::CouldNotRun)
+}
+
+/// Why, in a few words.
+pub(crate) fn reason(finding: &Finding) -> String {
+    match finding.code {
+        Code::NoTorch => "torch is missing".to_owned(),
+        Code::NoPython => "no Python was found".to_owned(),
+        _ => {
+            let sentence = finding.message.lines().next().unwrap_or_default();
+            let sentence = sentence.split(". ").next().unwrap_or(sentence).trim_end_matches('.');
+            match sentence.char_indices().nth(REASON_CHARACTERS) {
+                Some((end, _)) => format!("{}…", &sentence[..end]),
+                None => sentence.to_owned(),
+            }
+        }
+    }
+}
+
+/// Only cases that launched the kernel speak for it.
+fn passed(report: &Report, kernel: &str) -> String {
+    let cases: Vec<&CaseRecord> = report
+        .cases
+        .iter()
+        .filter(|record| record.launches.iter().any(|launch| launch.kernel == kernel))
+        .collect();
+    if cases.is_empty() {
+        return "– not launched in any case".to_owned();
+    }
+    let mut parts: Vec<String> = report.oracle.iter().map(|oracle| oracle.label.clone()).collect();
+    parts.push(plural(cases.len(), "case"));
+    let dtypes = Dtype::ALL.into_iter().filter(|dtype| cases.iter().any(|record| record.case.dtype == *dtype));
+    parts.push(dtypes.map(Dtype::short).collect::<Vec<_>>().join(" "));
+    let warnings = cases.iter().filter(|record| !record.findings.is_empty()).count();
+    if warnings > 0 || !report.findings.is_empty() {
+        parts.push("with warnings".to_owned());
+    }
+    if !report.not_run.is_empty() {
+        parts.push(format!("{} not run", report.not_run.len()));
+    }
+    format!("✓ {}", parts.join(" · "))
+}
+
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+#[path = "lens_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+//! The loop that owns all state, on a thread of its own: reader, writer and every handler future share
+//! one task on the transport's side, and nothing here may hold them up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tower_lsp::jsonrpc;
+use tower_lsp::ls_types::Uri;
+
+use super::event::{Event, EventReceiver, Notification, Reply, Request};
+use super::global_state::{Context, GlobalState, Snapshot};
+use super::handlers::{
+    code_action, code_lens, did_change, did_close, did_open, did_save, execute_command, hover, initialize,
+    initialized, shutdown, work_done_progress_cancel,
+};
+use super::runs::panic_words;
+
+/// A turn longer than this is logged.
+const SLOW_TURN: Duration = Duration::from_millis(100);
+/// Messages that wait are taken together for at most this long before the client is told anything.
+const COALESCE: Duration = Duration::from_millis(50);
+
+/// How the loop ended.
+pub(crate) struct LoopEnd {
+    pub(crate) shutdown_requested: bool,
+}
+
+/// Starts the loop. The receiver fails if the loop panicked.
+pub(crate) fn spawn(context: Context, events: EventReceiver) -> std::io::Result<oneshot::Receiver<LoopEnd>> {
+    let (done, ended) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    std::thread::Builder::new().name("warpsmith-main-loop".to_owned()).spawn(move || {
+        let end = runtime.block_on(run(GlobalState::new(context), events));
+        // Fails only when nobody waits any more.
+        let _ = done.send(end);
+    })?;
+    Ok(ended)
+}
+
+async fn run(mut state: GlobalState, mut events: EventReceiver) -> LoopEnd {
+    while let Some(event) = next(&state, &mut events).await {
+        let turn = Instant::now();
+        let mut name = "deadline";
+        let mut current = event;
+        while let Some(event) = current {
+            name = event.name();
+            if matches!(event, Event::Stop) {
+                stop(&mut state, &mut events).await;
+                return LoopEnd { shutdown_requested: state.shutdown_requested };
+            }
+            guarded(name, || handle(&mut state, event));
+            current = if turn.elapsed() < COALESCE { events.try_recv().ok() } else { None };
+        }
+        guarded("settle", || state.settle());
+        if turn.elapsed() > SLOW_TURN {
+            tracing::warn!(last_event = name, elapsed_ms = turn.elapsed().as_millis(), "slow turn of the main loop");
+        }
+    }
+    LoopEnd { shutdown_requested: state.shutdown_requested }
+}
+
+/// The next event, `Some(None)` at a deadline, `None` when no event can come any more.
+async fn next(state: &GlobalState, events: &mut EventReceiver) -> Option<Option<Event>> {
+    let deadline = state.deadline();
+    let due = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        event = events.recv() => event.map(Some),
+        () = due => Some(None),
+    }
+}
+
+/// A handler that panics loses its answer (the client gets an error) and nothing else.
+fn guarded(name: &str, body: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        tracing::error!(event = name, "a handler panicked: {}", panic_words(&*panic));
+    }
+}
+
+fn handle(state: &mut GlobalState, event: Event) {
+    match event {
+        Event::Notification(notification) => notify(state, notification),
+        Event::Request(request) => answer(state, request),
+        Event::Run { generation, update } => state.on_run_update(generation, update),
+        Event::Answer(answer) => state.on_answer(answer),
+        Event::Stop => {}
+    }
+}
+
+fn notify(state: &mut GlobalState, notification: Notification) {
+    match notification {
+        Notification::Initialized => initialized::initialized(state),
+        Notification::DidOpen(params) => did_open::did_open(state, params),
+        Notification::DidChange(params) => did_change::did_change(state, params),
+        Notification::DidSave(params) => did_save::did_save(state, params),
+        Notification::DidClose(params) => did_close::did_close(state, &params),
+        Notification::WorkDoneProgressCancel(params) => {
+            work_done_progress_cancel::work_done_progress_cancel(state, &params);
+        }
+    }
+}
+
+fn answer(state: &mut GlobalState, request: Request) {
+    match request {
+        Request::Initialize(params, reply) => respond(reply, Ok(initialize::initialize(state, &params))),
+        Request::Shutdown(reply) => {
+            shutdown::shutdown(state);
+            respond(reply, Ok(()));
+        }
+        Request::ExecuteCommand(params, reply) => {
+            let result = execute_command::execute_command(state, &params);
+            respond(reply, result);
+        }
+        Request::CodeLens(params, reply) => {
+            let uri = params.text_document.uri.clone();
+            read(state, &uri, reply, move |snapshot| code_lens::code_lens(snapshot, &params));
+        }
+        Request::Hover(params, reply) => {
+            let uri = params.text_document_position_params.text_document.uri.clone();
+            read(state, &uri, reply, move |snapshot| hover::hover(snapshot, &params));
+        }
+        Request::CodeAction(params, reply) => {
+            let uri = params.text_document.uri.clone();
+            read(state, &uri, reply, move |snapshot| code_action::code_action(snapshot, &params));
+        }
+    }
+}
+
+/// Answers a read-only request on a worker, from what the loop knows now. Nothing is done for a request
+/// that was cancelled meanwhile.
+fn read<T: Send + 'static>(
+    state: &mut GlobalState,
+    uri: &Uri,
+    reply: Reply<T>,
+    handler: impl FnOnce(&Snapshot) -> T + Send + 'static,
+) {
+    let snapshot = state.snapshot(uri);
+    state.context.workers.spawn_blocking(move || {
+        if !reply.is_closed() {
+            respond(reply, Ok(handler(&snapshot)));
+        }
+    });
+}
+
+fn respond<T>(reply: Reply<T>, result: jsonrpc::Result<T>) {
+    // Fails only when the request was cancelled.
+    let _ = reply.send(result);
+}
+
+/// Ends the running check within the limit; a check that does not end is dropped.
+async fn stop(state: &mut GlobalState, events: &mut EventReceiver) {
+    state.cancel_all_checks();
+    let limit = state.context.timing.stop_limit;
+    if tokio::time::timeout(limit, drain(state, events)).await.is_err() {
+        tracing::error!("a check did not end with the session and was dropped");
+        state.abort_active_run();
+        // Its processes are killed when its future is dropped; that takes a moment of the workers' time.
+        let _ = tokio::time::timeout(limit / 4, drain(state, events)).await;
+    }
+}
+
+async fn drain(state: &mut GlobalState, events: &mut EventReceiver) {
+    while state.has_active_run() {
+        match events.recv().await {
+            Some(Event::Run { generation, update }) => state.on_run_update(generation, update),
+            Some(_) => {}
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_handler_is_caught() {
+        let mut reached = false;
+        guarded("test", || panic!("on purpose"));
+        guarded("test", || reached = true);
+        assert!(reached);
+    }
+}

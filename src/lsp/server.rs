@@ -1,0 +1,152 @@
+//! From a pair of streams to a running server, and to a clean end: `exit`, the end of the input and the
+//! death of the client's process all lead here.
+
+use std::io::IsTerminal;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tower_lsp::{LspService, Server};
+
+use super::backend::Backend;
+use super::event::Event;
+use super::global_state::{Context, Timing};
+use super::outbox::{self, Outbox};
+use super::{logging, main_loop};
+use crate::judge::check::Checker;
+
+/// Handlers only wait for the main loop, so many may wait at once; with a low limit, slow answers would
+/// hold up edits and cancellations behind them.
+const CONCURRENT_MESSAGES: usize = 256;
+/// After the input ended, how long answers under way may take.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const WORKER_THREADS: usize = 2;
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// `exit`, or the end of the input.
+    Transport,
+    /// The process named in `initialize` is gone.
+    ParentGone,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    pub reason: StopReason,
+    /// `shutdown` came before the end, as the protocol asks.
+    pub after_shutdown: bool,
+}
+
+/// Serves one client on standard input and output until it leaves. Exit code 0 if it said `shutdown`
+/// before, 1 otherwise. Logging must have been started by the caller; nothing else may use stdout.
+///
+/// # Errors
+/// When no runtime or thread can be started, or the main loop died.
+pub fn run_stdio(checker: Arc<dyn Checker>) -> anyhow::Result<ExitCode> {
+    logging::log_panics();
+    if std::io::stdin().is_terminal() {
+        tracing::warn!("stdin is a terminal: the language server is started by an editor, not by hand");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")?;
+    let session = serve(tokio::io::stdin(), tokio::io::stdout(), checker, Timing::default());
+    let stopped = runtime.block_on(session);
+    // A thread may still be blocked in a read of stdin; dropping the runtime would wait for it.
+    runtime.shutdown_background();
+    let stopped = stopped?;
+    tracing::info!(?stopped, "the session ended");
+    Ok(if stopped.after_shutdown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves one client on any pair of streams. Must be called on a runtime with more than one thread.
+///
+/// # Errors
+/// When the main loop's thread cannot be started, panicked, or did not end in time.
+pub async fn serve<I, O>(
+    input: I,
+    output: O,
+    checker: Arc<dyn Checker>,
+    timing: Timing,
+) -> anyhow::Result<Stopped>
+where
+    I: AsyncRead + Unpin + Send,
+    O: AsyncWrite + Send,
+{
+    let (events, received) = mpsc::unbounded_channel();
+    let (outbox, messages) = Outbox::new();
+    let parent_gone = CancellationToken::new();
+    let context = Context {
+        events: events.clone(),
+        outbox,
+        workers: Handle::current(),
+        checker,
+        timing,
+        parent_gone: parent_gone.clone(),
+    };
+    let mut ended = main_loop::spawn(context, received).context("the main loop could not be started")?;
+
+    let (service, socket) = LspService::build(|client| {
+        tokio::spawn(outbox::run(client, messages, events.clone()));
+        Backend::new(events.clone())
+    })
+    .custom_method("window/workDoneProgress/cancel", Backend::work_done_progress_cancel)
+    .finish();
+    let input_ended = CancellationToken::new();
+    let input = EndWatch { inner: input, ended: input_ended.clone() };
+    let transport = Server::new(input, output, socket).concurrency_level(CONCURRENT_MESSAGES).serve(service);
+    let input_gone = async {
+        input_ended.cancelled().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    let reason = tokio::select! {
+        () = transport => StopReason::Transport,
+        () = input_gone => StopReason::Transport,
+        () = parent_gone.cancelled() => StopReason::ParentGone,
+    };
+
+    // Fails only when the loop is dead already, which the next line finds out.
+    let _ = events.send(Event::Stop);
+    let end = tokio::time::timeout(2 * timing.stop_limit, &mut ended)
+        .await
+        .context("the main loop did not end in time")?
+        .context("the main loop panicked")?;
+    Ok(Stopped { reason, after_shutdown: end.shutdown_requested })
+}
+
+/// Passes reads on and notices the end of the input, also when the transport still waits for something.
+struct EndWatch<I> {
+    inner: I,
+    ended: CancellationToken,
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for EndWatch<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let at_end = match &read {
+            Poll::Ready(Ok(())) => buffer.filled().len() == before && buffer.remaining() > 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        if at_end {
+            self.ended.cancel();
+        }
+        read
+    }
+}

@@ -1,0 +1,156 @@
+//! Which checks run, on what, and which results count.
+
+use serde_json::json;
+use warpsmith::judge::Code;
+use warpsmith::spec::Dtype;
+
+use crate::support::{
+    Builder, COPY, Server, case, could_not_run, failing, launched, mismatch, passed_report, report_of,
+};
+
+const PASSED: &str = "✓ AutoKernel copy · torch ref · 2 cases · f32 f16";
+
+fn version(number: usize) -> String {
+    COPY.replace("BLOCK=16", &format!("BLOCK={}", 1 << number))
+}
+
+#[test]
+fn the_latest_save_wins() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(&version(1)));
+    let first = server.next_check();
+    server.save(&uri, Some(&version(2)));
+    server.save(&uri, Some(&version(3)));
+    server.wait_cancelled(&first);
+    // The old check finds its bug all the same; nobody awaits that any more.
+    first.finish(report_of(vec![failing(launched("copy_kernel", case(16, Dtype::Float32)), mismatch())]));
+    let last = server.next_check();
+    assert_eq!(&*last.request.text, version(3));
+    last.finish(passed_report());
+    server.lens_until(&uri, PASSED);
+}
+
+#[test]
+fn an_unchanged_save_runs_nothing_unless_asked() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    // While it runs, the same code is not started again, whoever asks.
+    server.save(&uri, Some(COPY));
+    assert_eq!(server.command("warpsmith.check", &uri), Ok(json!({ "run": 1 })));
+    call.finish(passed_report());
+    server.lens_until(&uri, PASSED);
+    server.save(&uri, Some(COPY));
+    server.save(&uri, Some(&format!("# comment\n{COPY}")));
+    assert_eq!(server.lens_titles(&uri), [PASSED]);
+    assert_eq!(server.command("warpsmith.check", &uri), Ok(json!({ "run": 2 })));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+}
+
+#[test]
+fn what_could_not_run_is_tried_again_on_the_next_save() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(could_not_run(Code::Timeout, "too slow"));
+    server.lens_until(&uri, "– could not run: too slow");
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+}
+
+#[test]
+fn the_command_cancels_and_the_old_verdict_stands_again() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    server.command("warpsmith.cancel", &uri).expect("accepted");
+    server.wait_cancelled(&call);
+    assert_eq!(server.lens_titles(&uri), ["▶ check · last check was cancelled"]);
+    call.finish_cancelled();
+
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+    server.command("warpsmith.check", &uri).expect("accepted");
+    let call = server.next_check();
+    // Without an argument the running check is meant.
+    let cancel = json!({ "command": "warpsmith.cancel", "arguments": [] });
+    server.raw_request("workspace/executeCommand", cancel).expect("accepted");
+    server.wait_cancelled(&call);
+    call.finish_cancelled();
+    assert_eq!(server.lens_titles(&uri), [PASSED]);
+}
+
+#[test]
+fn closing_ends_the_check_and_drops_its_result() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    server.close(&uri);
+    server.wait_cancelled(&call);
+    call.finish(report_of(vec![failing(launched("copy_kernel", case(16, Dtype::Float32)), mismatch())]));
+    // Reopened, the file knows nothing of it: no diagnostic comes, which the end of the test makes sure of.
+    let uri = server.open("copy.py", COPY);
+    assert_eq!(server.lens_titles(&uri), ["▶ check"]);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+}
+
+#[test]
+fn a_panic_in_the_checker_is_said_and_the_server_lives() {
+    let mut server = Builder::default().capability("/experimental/serverStatusNotification", json!(true)).start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().panic();
+    server.lens_until(&uri, "– could not run: warpsmith itself failed: on purpose");
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let status = server.notification::<warpsmith::lsp::ext::ServerStatus>();
+        told.push((serde_json::to_value(status.health).expect("a word"), status.quiescent, status.message.is_some()));
+    }
+    let expected = [("ok", true), ("ok", false), ("error", true), ("error", false), ("ok", true)]
+        .map(|(health, quiescent)| (json!(health), quiescent, health != "ok"));
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn one_check_runs_at_a_time_and_files_take_turns() {
+    let mut server = Server::start();
+    let one = server.open("one.py", COPY);
+    let two = server.open("two.py", COPY);
+    server.save(&one, None);
+    let first = server.next_check();
+    server.save(&two, None);
+    server.lens_until(&two, "⟳ waiting to check");
+    assert!(!first.cancel.is_cancelled());
+    first.finish(passed_report());
+    let second = server.next_check();
+    assert_eq!(second.request.path.to_str(), Some("/kernels/two.py"));
+    second.finish(passed_report());
+    server.lens_until(&two, PASSED);
+    server.lens_until(&one, PASSED);
+}
+
+#[test]
+fn unknown_commands_and_arguments_are_refused() {
+    let mut server = Server::start();
+    for params in [
+        json!({ "command": "warpsmith.unknown", "arguments": [] }),
+        json!({ "command": "warpsmith.check", "arguments": [] }),
+        json!({ "command": "warpsmith.check", "arguments": [7] }),
+    ] {
+        let error = server.raw_request("workspace/executeCommand", params).expect_err("refused");
+        assert_eq!(error["code"], -32602);
+    }
+}

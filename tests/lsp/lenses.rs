@@ -1,0 +1,152 @@
+//! The row above each launched kernel.
+
+use serde_json::json;
+use warpsmith::judge::check::CheckEvent;
+use warpsmith::judge::{Code, NotRun};
+use warpsmith::oracle::OracleLabel;
+use warpsmith::spec::Dtype;
+
+use crate::support::{
+    Builder, COPY, Call, LOAD_LINE, Server, case, could_not_run, failing, finding, launched, passed_report, place,
+    report_of,
+};
+
+const PASSED: &str = "✓ AutoKernel copy · torch ref · 2 cases · f32 f16";
+
+fn plan(call: &Call, cases: usize) {
+    let oracle = OracleLabel { rung: 0, label: "AutoKernel copy · torch ref".to_owned() };
+    call.event(CheckEvent::Planned { oracle, cases });
+}
+
+fn case_done(call: &Call, index: usize) {
+    let record = Box::new(launched("copy_kernel", case(16, Dtype::Float32)));
+    call.event(CheckEvent::CaseFinished { index, record });
+}
+
+#[test]
+fn lenses_are_there_as_soon_as_the_file_is_open() {
+    let mut server = Server::start();
+    let text = COPY.replace(
+        "def copy(x):",
+        "@triton.jit\ndef helper(x):\n    return x\n\n\n@triton.jit\ndef other(x_ptr):\n    tl.store(x_ptr, helper(1))\n\n\ndef copy(x):\n    other[(1,)](x)",
+    );
+    let uri = server.open("copy.py", &text);
+    let lenses = server.lenses(&uri);
+    let lines: Vec<u32> = lenses.iter().map(|lens| lens.range.start.line).collect();
+    // `helper` is launched by nobody.
+    assert_eq!(lines, [5, 17]);
+    let command = lenses[1].command.clone().expect("a command");
+    assert_eq!((&*command.title, &*command.command), ("▶ check", "warpsmith.check"));
+    assert_eq!(command.arguments, Some(vec![json!({ "uri": uri, "kernel": "other" })]));
+}
+
+#[test]
+fn a_file_without_kernels_has_none_and_its_saves_run_nothing() {
+    let mut server = Server::start();
+    let uri = server.open("plain.py", "print('hello')\n");
+    server.save(&uri, Some("print('hello')\n"));
+    assert!(server.lenses(&uri).is_empty());
+}
+
+#[test]
+fn an_untitled_buffer_has_none() {
+    let mut server = Server::start();
+    let uri: tower_lsp::ls_types::Uri = "untitled:Untitled-1".parse().expect("a URI");
+    server.raw_request("textDocument/codeLens", json!({ "textDocument": { "uri": uri } })).expect("an answer");
+    server.notify::<tower_lsp::ls_types::notification::DidOpenTextDocument>(
+        serde_json::from_value(json!({
+            "textDocument": { "uri": uri, "languageId": "python", "version": 1, "text": COPY }
+        }))
+        .expect("params"),
+    );
+    assert!(server.lenses(&uri).is_empty());
+    let refused = server.command("warpsmith.check", &uri).expect_err("refused");
+    assert!(refused["message"].as_str().expect("words").contains("save this buffer"));
+}
+
+#[test]
+fn the_title_follows_the_check() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    server.lens_until(&uri, "⟳ checking");
+    plan(&call, 14);
+    (0..3).for_each(|index| case_done(&call, index));
+    server.lens_until(&uri, "⟳ checking 3/14");
+    let command = server.lenses(&uri)[0].command.clone().expect("a command");
+    assert_eq!(command.command, "warpsmith.cancel");
+    call.finish(passed_report());
+    server.lens_until(&uri, PASSED);
+
+    // Comments change nothing; code does, and its way back too.
+    server.edit(&uri, 2, (0, 0), (0, 0), "# a comment\n");
+    assert_eq!(server.lens_titles(&uri), [PASSED]);
+    server.edit(&uri, 3, (0, 0), (0, 0), "import math\n");
+    assert_eq!(server.lens_titles(&uri), [format!("{PASSED} (stale)")]);
+    server.edit(&uri, 4, (0, 0), (1, 0), "");
+    assert_eq!(server.lens_titles(&uri), [PASSED]);
+}
+
+#[test]
+fn a_change_of_the_function_around_the_launch_makes_the_verdict_stale() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+    let edited = COPY.replace("BLOCK=16", "BLOCK=32");
+    server.change(&uri, 2, None, &edited);
+    assert_eq!(server.lens_titles(&uri), [format!("{PASSED} (stale)")]);
+    // And a save checks again although the kernel itself is the same.
+    server.save(&uri, Some(&edited));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
+}
+
+#[test]
+fn every_end_has_its_title() {
+    let broken = finding(Code::OutOfBounds, Some(place("/kernels/copy.py", LOAD_LINE)), "reads past x");
+    let elsewhere = warpsmith::judge::Finding { kernel: Some("other".to_owned()), ..broken.clone() };
+    let with = |finding| {
+        let good = launched("copy_kernel", case(16, Dtype::Float32));
+        report_of(vec![good, failing(launched("copy_kernel", case(17, Dtype::Float16)), finding)])
+    };
+    let mut partly = passed_report();
+    partly.not_run.push(NotRun { what: "stability".to_owned(), why: "not asked for".to_owned() });
+    let weak = finding(Code::WeakTolerance, None, "zeros would pass");
+    let ends = [
+        (with(broken), "✗ wrong: out-of-bounds · N=17 · f16"),
+        (with(elsewhere), "✗ wrong: out-of-bounds in other · N=17 · f16"),
+        (could_not_run(Code::NoTorch, "There is no torch."), "– could not run: torch is missing"),
+        (could_not_run(Code::Timeout, "It ran for 60 s. Make it faster."), "– could not run: It ran for 60 s"),
+        (report_of(vec![launched("other", case(1, Dtype::Float32))]), "– not launched in any case"),
+        (partly, "✓ AutoKernel copy · torch ref · 2 cases · f32 f16 · 1 not run"),
+        (with(weak), "✓ AutoKernel copy · torch ref · 2 cases · f32 f16 · with warnings"),
+    ];
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    for (report, title) in ends {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        server.next_check().finish(report);
+        server.lens_until(&uri, title);
+    }
+    server.ignore_unread();
+}
+
+#[test]
+fn refreshes_come_with_the_start_and_the_end_and_one_at_a_time() {
+    use tower_lsp::ls_types::request::CodeLensRefresh;
+    let mut server = Builder::default().lens_refresh().start();
+    let uri = server.open("copy.py", COPY);
+    server.edit(&uri, 2, (0, 0), (0, 0), "# typing asks for no refresh\n");
+    server.save(&uri, None);
+    let (first, ()) = server.client_request::<CodeLensRefresh>();
+    let call = server.next_check();
+    call.finish(passed_report());
+    server.lens_until(&uri, PASSED);
+    server.answer(first, json!(null));
+    // The changes since the first request come as one.
+    let (second, ()) = server.client_request::<CodeLensRefresh>();
+    server.answer(second, json!(null));
+}

@@ -1,0 +1,128 @@
+//! Work-done progress of a check.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tower_lsp::ls_types::notification::{Progress, WorkDoneProgressCancel};
+use tower_lsp::ls_types::request::WorkDoneProgressCreate;
+use tower_lsp::ls_types::{ProgressParamsValue, WorkDoneProgress, WorkDoneProgressCancelParams};
+use warpsmith::judge::check::CheckEvent;
+use warpsmith::oracle::OracleLabel;
+use warpsmith::spec::Dtype;
+
+use crate::support::{Builder, COPY, Server, case, launched, passed_report};
+
+#[track_caller]
+fn next(server: &mut Server) -> WorkDoneProgress {
+    let ProgressParamsValue::WorkDone(value) = server.notification::<Progress>().value;
+    value
+}
+
+#[test]
+fn create_begin_report_end() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    let (id, params) = server.client_request::<WorkDoneProgressCreate>();
+    server.answer(id, json!(null));
+    assert_eq!(serde_json::to_value(params.token).expect("a token"), json!("warpsmith-check-1"));
+    let WorkDoneProgress::Begin(begin) = next(&mut server) else { panic!("not a begin") };
+    assert_eq!((&*begin.title, begin.cancellable), ("check copy.py", Some(true)));
+
+    let oracle = OracleLabel { rung: 0, label: "AutoKernel copy".to_owned() };
+    call.event(CheckEvent::Planned { oracle, cases: 4 });
+    let record = || Box::new(launched("copy_kernel", case(16, Dtype::Float32)));
+    call.event(CheckEvent::CaseFinished { index: 0, record: record() });
+    call.event(CheckEvent::CaseStarted { index: 1, label: "N=17 · f32".to_owned() });
+    let mut last = None;
+    while last.as_deref() != Some("1/4 · N=17 · f32") {
+        let WorkDoneProgress::Report(report) = next(&mut server) else { panic!("not a report") };
+        assert_eq!(report.cancellable, Some(true));
+        last = report.message;
+    }
+    call.finish(passed_report());
+    let WorkDoneProgress::End(end) = next(&mut server) else { panic!("not an end") };
+    assert_eq!(end.message.as_deref(), Some("passed"));
+}
+
+#[test]
+fn a_flood_of_events_is_few_reports() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    let (id, _) = server.client_request::<WorkDoneProgressCreate>();
+    server.answer(id, json!(null));
+    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
+    let began = std::time::Instant::now();
+    for programs_done in 0..20_000 {
+        call.event(CheckEvent::CaseProgress { index: 0, programs_done, programs: 20_000 });
+    }
+    call.finish(passed_report());
+    let mut reports = 0;
+    while let WorkDoneProgress::Report(_) = next(&mut server) {
+        reports += 1;
+    }
+    // However slow this machine is: ten a second, and one for the start.
+    assert!(reports <= 1 + began.elapsed().as_millis() / 100, "{reports} reports");
+}
+
+#[test]
+fn short_checks_show_nothing() {
+    let hour = |timing: &mut warpsmith::lsp::Timing| timing.progress_delay = Duration::from_secs(3600);
+    let mut server = Builder::default().progress().timing(hour).start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, "✓ AutoKernel copy · torch ref · 2 cases · f32 f16");
+}
+
+#[test]
+fn cancelled_from_the_progress() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    let (id, params) = server.client_request::<WorkDoneProgressCreate>();
+    server.answer(id, json!(null));
+    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
+    server.notify::<WorkDoneProgressCancel>(WorkDoneProgressCancelParams { token: params.token });
+    server.wait_cancelled(&call);
+    call.finish_cancelled();
+    let end = loop {
+        match next(&mut server) {
+            WorkDoneProgress::End(end) => break end,
+            WorkDoneProgress::Report(report) => assert_eq!(report.message.as_deref(), Some("cancelling")),
+            WorkDoneProgress::Begin(_) => panic!("begun twice"),
+        }
+    };
+    assert_eq!(end.message.as_deref(), Some("cancelled"));
+    assert_eq!(server.lens_titles(&uri), ["▶ check · last check was cancelled"]);
+}
+
+#[test]
+fn a_refused_token_is_not_used() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    let (id, _) = server.client_request::<WorkDoneProgressCreate>();
+    server.refuse(id);
+    call.event(CheckEvent::Preparing("starting".to_owned()));
+    call.finish(passed_report());
+    server.lens_until(&uri, "✓ AutoKernel copy · torch ref · 2 cases · f32 f16");
+}
+
+#[test]
+fn a_panic_ends_the_progress() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    let call = server.next_check();
+    let (id, _) = server.client_request::<WorkDoneProgressCreate>();
+    server.answer(id, json!(null));
+    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
+    call.panic();
+    let WorkDoneProgress::End(_) = next(&mut server) else { panic!("not an end") };
+}

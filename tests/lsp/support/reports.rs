@@ -1,0 +1,125 @@
+//! Reports as a judge gives them.
+
+use std::collections::BTreeMap;
+
+use warpsmith::judge::{
+    BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Verdict,
+};
+use warpsmith::oracle::OracleLabel;
+use warpsmith::runner::protocol::{Launch, Number, OutputErrors, Place, Sample};
+use warpsmith::spec::Dtype;
+
+pub(crate) fn case(n: u64, dtype: Dtype) -> Case {
+    Case {
+        stage: Stage::Sweep,
+        axes: BTreeMap::from([("N".to_owned(), n)]),
+        dtype,
+        layout: "contiguous".to_owned(),
+        profile: "normal".to_owned(),
+        scalars: BTreeMap::new(),
+        coverage: Coverage::Full,
+    }
+}
+
+fn launch(kernel: &str) -> Launch {
+    Launch {
+        kernel: kernel.to_owned(),
+        file: "/kernels/copy.py".to_owned(),
+        line: 7,
+        grid: [1, 1, 1],
+        programs: 1,
+        programs_run: 1,
+        tf32_dots: Vec::new(),
+        ms: 0.5,
+    }
+}
+
+/// A passed case that launched `kernel`.
+pub(crate) fn launched(kernel: &str, case: Case) -> CaseRecord {
+    let worst =
+        Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001) };
+    let errors = OutputErrors {
+        name: "y".to_owned(),
+        elements: 16,
+        elements_compared: 16,
+        max_absolute_error: Number(0.0005),
+        reference_max_absolute_error: Number(0.00025),
+        worst: Some(worst),
+        ..OutputErrors::default()
+    };
+    CaseRecord {
+        case,
+        verdict: Verdict::Passed,
+        findings: Vec::new(),
+        errors: vec![errors],
+        launches: vec![launch(kernel)],
+        seed: 42,
+        elapsed_ms: 1.0,
+    }
+}
+
+/// The same case with a finding that decides it.
+pub(crate) fn failing(mut record: CaseRecord, finding: Finding) -> CaseRecord {
+    record.verdict = finding.code.verdict();
+    record.findings.push(finding);
+    record
+}
+
+pub(crate) fn place(file: &str, line: u32) -> Place {
+    Place { file: file.to_owned(), line }
+}
+
+pub(crate) fn finding(code: Code, at: Option<Place>, message: &str) -> Finding {
+    Finding {
+        code,
+        kernel: Some("copy_kernel".to_owned()),
+        place: at,
+        called_from: Vec::new(),
+        message: message.to_owned(),
+        element: None,
+    }
+}
+
+/// Values that differ; nobody knows the line or the kernel.
+pub(crate) fn mismatch() -> Finding {
+    let element = BadElement {
+        output: "y".to_owned(),
+        index: vec![0, 3],
+        expected: Number(1.25),
+        got: Number(f64::NAN),
+        allowed: Number(0.001),
+    };
+    Finding { kernel: None, element: Some(element), ..finding(Code::Mismatch, None, "12 of 16 elements differ") }
+}
+
+pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
+    Report {
+        oracle: Some(OracleLabel { rung: 0, label: "AutoKernel copy · torch ref".to_owned() }),
+        verdict: cases.iter().map(|record| record.verdict).max().unwrap_or(Verdict::CouldNotRun),
+        cases,
+        findings: Vec::new(),
+        not_run: Vec::new(),
+        provenance: Provenance {
+            warpsmith: "0".to_owned(),
+            method: "triton-interpreter".to_owned(),
+            python: Some("3.11".to_owned()),
+            torch: Some("2.15".to_owned()),
+            triton: Some("3.9".to_owned()),
+            numpy: None,
+            source_hash: String::new(),
+        },
+    }
+}
+
+/// Two passed cases of `copy_kernel`.
+pub(crate) fn passed_report() -> Report {
+    report_of(vec![
+        launched("copy_kernel", case(16, Dtype::Float32)),
+        launched("copy_kernel", case(17, Dtype::Float16)),
+    ])
+}
+
+pub(crate) fn could_not_run(code: Code, message: &str) -> Report {
+    let finding = Finding { kernel: None, ..finding(code, None, message) };
+    Report { findings: vec![finding], oracle: None, ..report_of(Vec::new()) }
+}
