@@ -12,11 +12,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{CaseRecord, Engine, EngineOptions, Report, Stage, Verdict, record};
 use crate::spec::Dtype;
-use crate::toolchain::EnvironmentPolicy;
+use crate::toolchain::managed::EnvironmentPolicy;
 
 /// Exit status of a program that was interrupted (128 + SIGINT).
 const EXIT_INTERRUPTED: u8 = 130;
@@ -42,7 +43,7 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     json: bool,
     /// The Python interpreter to use instead of searching for one.
-    #[arg(long, value_name = "PATH", env = "WARPSMITH_PYTHON")]
+    #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Never make the managed environment.
     #[arg(long, conflicts_with = "yes")]
@@ -61,12 +62,11 @@ pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
 }
 
 async fn check_files(args: CheckArgs) -> Result<ExitCode> {
-    let environment = match (args.no_setup, args.yes) {
-        (true, _) => EnvironmentPolicy::Never,
-        (_, true) => EnvironmentPolicy::Yes,
-        _ => EnvironmentPolicy::Ask,
-    };
-    let engine = Engine::new(EngineOptions { python: args.python.clone(), environment });
+    let engine = Engine::new(EngineOptions {
+        python: args.python.clone(),
+        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
+        dialogue: || Box::new(TerminalDialogue::new()),
+    });
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
@@ -121,7 +121,8 @@ async fn check_file(
     let (events, receiver) = mpsc::unbounded_channel();
     let path = request.path.clone();
     let printer = Printer::new(args.json, shown);
-    let (report, rows) = tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
+    let (report, rows) =
+        tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
     print_report(&path, shown, &report, args.json)?;
     Ok(report.verdict)
@@ -208,6 +209,7 @@ fn print_report(path: &Path, shown: &Path, report: &Report, json: bool) -> Resul
 }
 
 fn terminal_style() -> Style {
-    let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let color =
+        io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Style { color }
 }

@@ -12,15 +12,15 @@ use crate::toolchain::{Places, Surroundings};
 
 /// Looks for the Python environment, the GPU, compilers and profilers, and says how to get what is missing.
 #[derive(Clone, Debug, Args)]
-pub struct DoctorArgs {
+pub(super) struct DoctorArgs {
     /// The kernel file, or folder, that the Python environment is looked for (default: this folder)
-    pub path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// Look at this Python interpreter
     #[arg(long, value_name = "PATH")]
-    pub python: Option<PathBuf>,
+    pub(super) python: Option<PathBuf>,
     /// One JSON object instead of the table
     #[arg(long)]
-    pub json: bool,
+    pub(super) json: bool,
 }
 
 /// Exit code 0 if kernels can be checked, 2 otherwise.
@@ -28,7 +28,7 @@ pub struct DoctorArgs {
 /// # Errors
 /// There is no place for our files, or the current folder is gone.
 #[allow(clippy::print_stdout, reason = "a verb's own output; the language server does not come here")]
-pub fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let surroundings = Surroundings::of_this_process();
     let places = Places::of(&surroundings)?;
     let here = std::env::current_dir()?;

@@ -51,8 +51,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Check(args) => check::run(args),
-        Verb::Setup(args) => setup::run(args),
-        Verb::Doctor(args) => doctor::run(args),
+        Verb::Setup(args) => setup::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),
     };
     outcome.unwrap_or_else(|error| {

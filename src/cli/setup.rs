@@ -22,21 +22,21 @@ const COULD_NOT: u8 = 2;
 
 /// Makes the Python environment (torch, triton, numpy) that checks use where you have none of your own.
 #[derive(Clone, Debug, Args)]
-pub struct SetupArgs {
+pub(super) struct SetupArgs {
     /// Ask nothing
     #[arg(long, short)]
-    pub yes: bool,
+    pub(super) yes: bool,
     /// Remove every environment that setup made
     #[arg(long, conflicts_with = "status")]
-    pub remove: bool,
+    pub(super) remove: bool,
     /// Show what setup made, and its size
     #[arg(long)]
-    pub status: bool,
+    pub(super) status: bool,
 }
 
 /// # Errors
 /// The text for the user; the exit code is 2 then.
-pub fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let surroundings = Surroundings::of_this_process();
     let places = Places::of(&surroundings)?;
     if args.status {
@@ -69,7 +69,7 @@ fn say(text: &str) {
 }
 
 /// Whether there is somebody to ask.
-pub fn has_terminal() -> bool {
+pub(super) fn has_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
@@ -134,14 +134,14 @@ fn confirm(question: &str) -> bool {
 /// Asks and shows on stderr. From the first progress on, Ctrl-C ends the installer instead of us; after
 /// the setup it ends us again.
 #[derive(Default)]
-pub struct TerminalDialogue {
+pub(super) struct TerminalDialogue {
     bar: Option<ProgressBar>,
     said: Option<String>,
     interrupt: Option<Interrupt>,
 }
 
 impl TerminalDialogue {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 

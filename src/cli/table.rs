@@ -73,7 +73,10 @@ pub(super) fn row(record: &CaseRecord, style: Style) -> String {
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") })
+    value.map_or_else(
+        || "–".to_owned(),
+        |value| if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") },
+    )
 }
 
 fn coverage_note(record: &CaseRecord) -> Option<String> {
@@ -145,7 +148,8 @@ fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
         (None, None) => file.display().to_string(),
     };
     let head = format!("{} {word}: {}", mark(verdict), finding.code.name());
-    let mut block = format!("{}  {place}\n  {}", style.paint(&head, verdict), finding.message.replace('\n', "\n  "));
+    let mut block =
+        format!("{}  {place}\n  {}", style.paint(&head, verdict), finding.message.replace('\n', "\n  "));
     for outer in &finding.called_from {
         let _ = write!(block, "\n  called from {}:{}", outer.file, outer.line);
     }
@@ -179,7 +183,8 @@ fn stage_table(report: &Report) -> String {
     for (stage, row) in &cells {
         let _ = write!(text, "\n{:<10}", stage.name());
         for dtype in &dtypes {
-            let cell = row.get(dtype).map_or_else(|| "–".to_owned(), |(passed, run)| format!("{passed}/{run}"));
+            let cell =
+                row.get(dtype).map_or_else(|| "–".to_owned(), |(passed, run)| format!("{passed}/{run}"));
             let _ = write!(text, " {cell:>8}");
         }
     }

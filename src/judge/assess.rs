@@ -14,7 +14,7 @@ use crate::spec::Dtype;
 
 /// How a case ended.
 #[derive(Debug)]
-pub enum Ended {
+pub(super) enum Ended {
     /// The entry returned; `compared` is absent when values were not to be compared or could not be.
     Ran {
         ran: Ran,
@@ -31,17 +31,17 @@ pub enum Ended {
 
 /// What is known of a case besides how it ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'a> {
-    pub case: &'a Case,
-    pub outputs: &'a [OutputSpec],
-    pub seed: u64,
-    pub elapsed_ms: f64,
+pub(super) struct Circumstances<'a> {
+    pub(super) case: &'a Case,
+    pub(super) outputs: &'a [OutputSpec],
+    pub(super) seed: u64,
+    pub(super) elapsed_ms: f64,
     /// Wall-clock limit of the run, for the message of a timeout.
-    pub wall_s: f64,
+    pub(super) wall_s: f64,
 }
 
 /// The record of one case.
-pub fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseRecord {
+pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseRecord {
     let mut record = CaseRecord {
         case: circumstances.case.clone(),
         verdict: Verdict::Passed,
@@ -59,7 +59,7 @@ pub fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseRecord {
             record.launches = raised.launches;
         }
         Ended::Died(died) => record.findings.push(died_finding(&died, circumstances.wall_s)),
-        Ended::Failed { code, message } => record.findings.push(plain(
+        Ended::Failed { code, message } => record.findings.push(Finding::plain(
             Code::JudgeFailed,
             format!("warpsmith could not judge this case ({code}): {message}"),
         )),
@@ -83,12 +83,12 @@ fn assess_run(
         record.findings.push(Finding {
             place: unsupported.place.clone(),
             kernel: kernel.clone(),
-            ..plain(Code::Unsupported, format!("cannot be checked here: {}", unsupported.message))
+            ..Finding::plain(Code::Unsupported, format!("cannot be checked here: {}", unsupported.message))
         });
     }
     let has_elements = outputs.iter().any(|output| output.shape.iter().all(|&length| length > 0));
     if ran.launches.is_empty() && has_elements {
-        record.findings.push(plain(
+        record.findings.push(Finding::plain(
             Code::NotLaunched,
             "the entry returned without launching a Triton kernel, so no kernel was judged".to_owned(),
         ));
@@ -102,7 +102,7 @@ fn assess_run(
             }
             // Without a comparison nothing may pass.
             None if record.findings.iter().all(|finding| finding.code.verdict() == Verdict::Passed) => {
-                record.findings.push(plain(
+                record.findings.push(Finding::plain(
                     Code::NotComparable,
                     "only some programs of the launch were run, and the outputs are not stored by that launch alone, \
                      so there is nothing to compare"
@@ -118,10 +118,6 @@ fn assess_run(
 /// The kernel that a wrong value is shown at: the last launch, which most likely stored the outputs.
 fn responsible_kernel(launches: &[Launch]) -> Option<String> {
     launches.last().map(|launch| launch.kernel.clone())
-}
-
-fn plain(code: Code, message: String) -> Finding {
-    Finding { code, kernel: None, place: None, called_from: Vec::new(), message, element: None }
 }
 
 fn worker_findings(findings: &[WorkerFinding], coverage: Coverage) -> Vec<Finding> {
@@ -161,7 +157,8 @@ fn output_shape_findings(
     got: &[ReturnedValue],
     kernel: Option<&str>,
 ) -> Vec<Finding> {
-    let finding = |code, message| Finding { kernel: kernel.map(str::to_owned), ..plain(code, message) };
+    let finding =
+        |code, message| Finding { kernel: kernel.map(str::to_owned), ..Finding::plain(code, message) };
     if expected.len() != got.len() {
         let names: Vec<&str> = expected.iter().map(|output| output.name.as_str()).collect();
         return vec![finding(
@@ -211,7 +208,7 @@ fn value_findings(
     for name in &compared.inputs_changed {
         findings.push(Finding {
             kernel: kernel.map(str::to_owned),
-            ..plain(
+            ..Finding::plain(
                 Code::InputsChanged,
                 format!("the input `{name}` was modified; the Definition does not allow it"),
             )
@@ -239,7 +236,7 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
             "{} of {} elements of `{name}` were never written{range}",
             errors.unwritten, errors.elements
         );
-        return Some(plain(Code::Unwritten, message));
+        return Some(Finding::plain(Code::Unwritten, message));
     }
     if errors.non_finite_mismatches > 0 {
         let message = format!(
@@ -250,7 +247,7 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
         );
         return Some(Finding {
             element: element(name, errors.first_non_finite.as_ref()),
-            ..plain(Code::NonFinite, message)
+            ..Finding::plain(Code::NonFinite, message)
         });
     }
     if errors.violations > 0 {
@@ -258,7 +255,7 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
     }
     // A sampled case that compared nothing has shown nothing.
     (errors.elements > 0 && errors.elements_compared == 0).then(|| {
-        plain(
+        Finding::plain(
             Code::NotComparable,
             format!("the programs that were run wrote no element of `{name}`: nothing was compared"),
         )
@@ -281,7 +278,7 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
         return Finding {
             element,
             place: dots.first().map(|place| (*place).clone()),
-            ..plain(Code::Tf32, message)
+            ..Finding::plain(Code::Tf32, message)
         };
     }
     let message = format!(
@@ -292,7 +289,7 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
         errors.max_absolute_error.0,
         errors.reference_max_absolute_error.0,
     );
-    Finding { element, ..plain(Code::Mismatch, message) }
+    Finding { element, ..Finding::plain(Code::Mismatch, message) }
 }
 
 fn sample_clause(sample: Option<&Sample>) -> String {
@@ -322,7 +319,7 @@ fn weak_tolerance(errors: &OutputErrors) -> Option<Finding> {
         .map(|null| null.name.as_str())
         .collect();
     (!accepted.is_empty()).then(|| {
-        plain(
+        Finding::plain(
             Code::WeakTolerance,
             format!(
                 "the tolerance of `{}` also accepts {}: a pass of this case says little",
@@ -334,7 +331,7 @@ fn weak_tolerance(errors: &OutputErrors) -> Option<Finding> {
 }
 
 /// An exception of the user's code, in a run or at import.
-pub fn raised_finding(raised: &Raised) -> Finding {
+pub(super) fn raised_finding(raised: &Raised) -> Finding {
     let text = format!("{}: {}", raised.exception, raised.message);
     let (code, message) = match raised.code.as_str() {
         "syntax-error" => (Code::SyntaxError, raised.message.clone()),
@@ -354,7 +351,7 @@ pub fn raised_finding(raised: &Raised) -> Finding {
         place: raised.place.clone(),
         called_from: raised.called_from.clone(),
         kernel: raised.launches.last().map(|launch| launch.kernel.clone()),
-        ..plain(code, message)
+        ..Finding::plain(code, message)
     }
 }
 
@@ -362,7 +359,7 @@ pub fn raised_finding(raised: &Raised) -> Finding {
 fn died_finding(died: &Died, wall_s: f64) -> Finding {
     let words = last_words(died);
     match died.reason {
-        DeathReason::Exit => plain(
+        DeathReason::Exit => Finding::plain(
             Code::Exited,
             format!(
                 "the process ended with status {} in the middle of the call{words}",
@@ -370,42 +367,44 @@ fn died_finding(died: &Died, wall_s: f64) -> Finding {
             ),
         ),
         // Nobody but the system's memory killer (or the user) sends this one.
-        DeathReason::Signal if died.signal == Some(9) => plain(
+        DeathReason::Signal if died.signal == Some(9) => Finding::plain(
             Code::OutOfMemory,
             format!("the process was killed by the system, most likely for memory{words}"),
         ),
-        DeathReason::Signal => plain(
+        DeathReason::Signal => Finding::plain(
             Code::Crashed,
             format!("the process crashed with {}{words}", signal_name(died.signal.unwrap_or(0))),
         ),
-        DeathReason::Timeout => plain(
+        DeathReason::Timeout => Finding::plain(
             Code::Timeout,
             format!(
                 "did not end within {wall_s} s in the interpreter: an endless loop, or too much work for it{words}"
             ),
         ),
-        DeathReason::Memory => {
-            plain(Code::OutOfMemory, format!("grew past the memory it may use here and was stopped{words}"))
-        }
-        DeathReason::Killed => plain(Code::Cancelled, "cancelled".to_owned()),
+        DeathReason::Memory => Finding::plain(
+            Code::OutOfMemory,
+            format!("grew past the memory it may use here and was stopped{words}"),
+        ),
+        DeathReason::Killed => Finding::plain(Code::Cancelled, "cancelled".to_owned()),
     }
 }
 
 /// The end of a process that was importing the user's file.
-pub fn died_at_import_finding(died: &Died, import_wall_s: f64) -> Finding {
+pub(super) fn died_at_import_finding(died: &Died, import_wall_s: f64) -> Finding {
     let words = last_words(died);
     match died.reason {
-        DeathReason::Exit => plain(
+        DeathReason::Exit => Finding::plain(
             Code::CrashedAtImport,
             format!("importing the file ended the process with status {}{words}", died.status.unwrap_or(0)),
         ),
-        DeathReason::Signal => plain(
+        DeathReason::Signal => Finding::plain(
             Code::CrashedAtImport,
             format!("importing the file crashed with {}{words}", signal_name(died.signal.unwrap_or(0))),
         ),
-        DeathReason::Timeout => {
-            plain(Code::Timeout, format!("importing the file did not end within {import_wall_s} s{words}"))
-        }
+        DeathReason::Timeout => Finding::plain(
+            Code::Timeout,
+            format!("importing the file did not end within {import_wall_s} s{words}"),
+        ),
         DeathReason::Memory | DeathReason::Killed => died_finding(died, import_wall_s),
     }
 }

@@ -11,12 +11,16 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
+use super::environment::{Search, Silent, find_python_for, project_root};
 use super::run::{CheckRun, Outcomes, Source};
 use super::{Code, Finding, Provenance, Report, Verdict, stages};
-use crate::oracle::{self, Oracle};
+use crate::oracle::{self, MissKind, Oracle, OracleMiss};
+use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, SourceModel};
-use crate::toolchain::{EnvironmentPolicy, EnvironmentSource, Places, Surroundings};
+use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
+use crate::toolchain::python::ProbeCache;
+use crate::toolchain::{Places, Surroundings};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -30,12 +34,15 @@ pub struct EngineOptions {
     pub python: Option<PathBuf>,
     /// Whether the managed environment may be made when no other has torch and Triton.
     pub environment: EnvironmentPolicy,
+    /// Makes the other side of that: whom to ask, where to show progress.
+    pub dialogue: fn() -> Box<dyn Dialogue>,
 }
 
 /// See the module's documentation.
 pub struct Engine {
     options: EngineOptions,
     surroundings: Surroundings,
+    probes: Arc<ProbeCache>,
     workers: Arc<Mutex<HashMap<PathBuf, Warm>>>,
 }
 
@@ -46,12 +53,21 @@ struct Warm {
 
 impl Engine {
     pub fn new(options: EngineOptions) -> Self {
-        Self { options, surroundings: Surroundings::of_this_process(), workers: Arc::default() }
+        Self {
+            options,
+            surroundings: Surroundings::of_this_process(),
+            probes: Arc::default(),
+            workers: Arc::default(),
+        }
     }
 
     /// For an editor: nothing is installed without being asked for.
     pub fn for_editor() -> Self {
-        Self::new(EngineOptions { python: None, environment: EnvironmentPolicy::Never })
+        Self::new(EngineOptions {
+            python: None,
+            environment: EnvironmentPolicy::Never,
+            dialogue: || Box::new(Silent),
+        })
     }
 
     /// Ends every worker and waits until they are gone, at most `limit`.
@@ -100,7 +116,7 @@ impl Engine {
         let _ = events.send(planned);
         if plan.cases.is_empty() {
             report.not_run = plan.not_run;
-            return report.ended_by(finding(Code::NoOracle, nothing_left(&request.options, &oracle)));
+            return report.ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &oracle)));
         }
         let run = CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, events, cancel };
         report.finish(run.run(plan).await, &request.options, cancel.is_cancelled())
@@ -113,19 +129,24 @@ impl Engine {
         {
             let known: Vec<&str> = model.kernels.iter().map(|kernel| kernel.id.0.as_str()).collect();
             let message = format!("no kernel `{kernel}` in this file; it has: {}", known.join(", "));
-            return Err(Box::new(finding(Code::OtherKernel, message)));
+            return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
         }
         let oracle = oracle::find(&request.path, &request.text, model)
-            .map_err(|miss| Box::new(finding(miss.code(), miss.to_string())))?;
+            .map_err(|miss| Box::new(missing_oracle(request, &miss)))?;
         let at_import = source::module_level_launches(model);
-        if let Some((kernel, launch)) = at_import.first() {
+        if let Some(launch) = at_import.first() {
             let line = source::line_of(&request.text, launch.range.start);
+            let kernels: Vec<&str> = launch.kernels.iter().map(|kernel| kernel.0.as_str()).collect();
             let message = format!(
-                "line {line} launches `{}` when the file is imported, so the file is not imported automatically; \
-                 move the launch into a function or under `if __name__ == \"__main__\":`",
-                kernel.name
+                "importing the file launches `{}`, so it is not imported automatically; move the launch into a \
+                 function or under `if __name__ == \"__main__\":`",
+                kernels.join("`, `"),
             );
-            return Err(Box::new(finding(Code::ModuleLevelLaunch, message)));
+            let place = Place { file: request.path.display().to_string(), line };
+            return Err(Box::new(Finding {
+                place: Some(place),
+                ..Finding::plain(Code::ModuleLevelLaunch, message)
+            }));
         }
         Ok(oracle)
     }
@@ -136,13 +157,7 @@ impl Engine {
         file: &Path,
         events: &UnboundedSender<CheckEvent>,
     ) -> Result<(Arc<Supervisor>, WorkerVersions), Box<Finding>> {
-        let source = EnvironmentSource { file, explicit: self.options.python.as_deref() };
-        let surroundings = self.surroundings.clone();
-        let policy = self.options.environment;
-        let python = source
-            .find_or_make(surroundings, policy)
-            .await
-            .map_err(|error| Box::new(finding(error.code(), error.to_string())))?;
+        let python = self.python_for(file).await?;
         let mut workers = self.workers.lock().await;
         workers.retain(|_, warm| !warm.worker.has_ended());
         if let Some(warm) = workers.get_mut(&python) {
@@ -150,7 +165,7 @@ impl Engine {
             return Ok((Arc::clone(&warm.worker), warm.worker.versions()));
         }
         let _ = events.send(CheckEvent::Preparing(format!("starting {}", python.display())));
-        let failed = |message: String| Box::new(finding(Code::JudgeFailed, message));
+        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
         let main = unpack(places.cache()).map_err(|error| failed(error.to_string()))?;
         let worker =
@@ -161,15 +176,38 @@ impl Engine {
         Ok((worker, versions))
     }
 
+    /// Probes are processes and a setup takes minutes: both run on a thread of their own.
+    async fn python_for(&self, file: &Path) -> Result<PathBuf, Box<Finding>> {
+        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
+        let search = Search {
+            file: file.to_path_buf(),
+            named: self.options.python.clone(),
+            policy: self.options.environment,
+        };
+        let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
+        let (surroundings, probes) = (self.surroundings.clone(), Arc::clone(&self.probes));
+        let dialogue = self.options.dialogue;
+        let found = tokio::task::spawn_blocking(move || {
+            find_python_for(&search, &surroundings, &places, &probes, &mut *dialogue())
+        });
+        found
+            .await
+            .map_err(|error| failed(format!("the search for Python failed: {error}")))?
+            .map_err(Box::new)
+    }
+
     fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {
-        let failed = |message: String| Box::new(finding(Code::JudgeFailed, message));
+        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
         let copy = copy_source(&places.runs(), &request.path, &request.text)
             .map_err(|error| failed(error.to_string()))?;
         Ok(Source {
             path: request.path.display().to_string(),
             text_path: copy.path.display().to_string(),
-            search_paths: project_root(&request.path).map(|root| root.display().to_string()).into_iter().collect(),
+            search_paths: project_root(&request.path)
+                .map(|root| root.display().to_string())
+                .into_iter()
+                .collect(),
             resident_bytes: resident_limit(),
         })
     }
@@ -219,12 +257,12 @@ impl Report {
             && !self.cases.iter().flat_map(|record| &record.launches).any(|launch| launch.kernel == *kernel)
         {
             let message = format!("`{kernel}` was never launched by the entry that was judged");
-            self.findings.push(finding(Code::OtherKernel, message));
+            self.findings.push(Finding::plain(Code::OtherKernel, message));
         }
         if cancelled {
-            self.findings.push(finding(Code::Cancelled, "cancelled before the end".to_owned()));
+            self.findings.push(Finding::plain(Code::Cancelled, "cancelled before the end".to_owned()));
         } else if self.cases.is_empty() && self.findings.is_empty() {
-            self.findings.push(finding(Code::JudgeFailed, "no case was run".to_owned()));
+            self.findings.push(Finding::plain(Code::JudgeFailed, "no case was run".to_owned()));
         }
         let of_findings = self.findings.iter().map(|finding| finding.code.verdict());
         let of_cases = self.cases.iter().map(|record| record.verdict);
@@ -242,14 +280,31 @@ impl Provenance {
     }
 }
 
-fn finding(code: Code, message: String) -> Finding {
-    Finding { code, kernel: None, place: None, called_from: Vec::new(), message, element: None }
+fn missing_oracle(request: &CheckRequest, miss: &OracleMiss) -> Finding {
+    let code = match miss.kind {
+        MissKind::NoKernel => Code::NoKernel,
+        MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
+        MissKind::NoConvention
+        | MissKind::KernelTypeNotLiteral
+        | MissKind::KernelTypeAmbiguous { .. }
+        | MissKind::NoKernelFn { .. }
+        | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
+    };
+    let place = miss.range.as_ref().map(|range| Place {
+        file: request.path.display().to_string(),
+        line: source::line_of(&request.text, range.start),
+    });
+    Finding { place, ..Finding::plain(code, miss.to_string()) }
 }
 
 fn nothing_left(options: &CheckOptions, oracle: &Oracle) -> String {
     let dtypes: Vec<&str> = oracle.definition.dtypes().into_iter().map(|dtype| dtype.name()).collect();
     if options.stages.is_empty() || !options.dtypes.is_empty() {
-        format!("no case is left to run; the Definition `{}` has the dtypes {}", oracle.definition.name, dtypes.join(", "))
+        format!(
+            "no case is left to run; the Definition `{}` has the dtypes {}",
+            oracle.definition.name,
+            dtypes.join(", ")
+        )
     } else {
         "no case is left to run: this version has the stages smoke and sweep".to_owned()
     }
@@ -257,17 +312,11 @@ fn nothing_left(options: &CheckOptions, oracle: &Oracle) -> String {
 
 fn random_seed() -> Result<u64, Box<Finding>> {
     getrandom::u64().map_err(|error| {
-        Box::new(finding(Code::JudgeFailed, format!("the system gives no random numbers: {error}; pass --seed")))
+        Box::new(Finding::plain(
+            Code::JudgeFailed,
+            format!("the system gives no random numbers: {error}; pass --seed"),
+        ))
     })
-}
-
-/// The nearest folder above the file that looks like a project's root.
-fn project_root(file: &Path) -> Option<PathBuf> {
-    const MARKERS: [&str; 5] = ["warpsmith.toml", "pyproject.toml", "setup.py", "setup.cfg", ".git"];
-    file.ancestors()
-        .skip(1)
-        .find(|folder| MARKERS.iter().any(|marker| folder.join(marker).exists()))
-        .map(Path::to_path_buf)
 }
 
 fn resident_limit() -> u64 {
@@ -285,7 +334,8 @@ async fn end_when_idle(workers: std::sync::Weak<Mutex<HashMap<PathBuf, Warm>>>) 
         let Some(workers) = workers.upgrade() else { return };
         let mut workers = workers.lock().await;
         // A worker in use is held by its check as well.
-        workers.retain(|_, warm| warm.last_used.elapsed() < IDLE_LIMIT || Arc::strong_count(&warm.worker) > 1);
+        workers
+            .retain(|_, warm| warm.last_used.elapsed() < IDLE_LIMIT || Arc::strong_count(&warm.worker) > 1);
         if workers.is_empty() {
             return;
         }

@@ -5,6 +5,7 @@ mod assess;
 pub mod case;
 pub mod check;
 mod engine;
+mod environment;
 mod inputs;
 mod philox;
 pub mod record;

@@ -9,7 +9,7 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: u32 = 10;
 
 /// The four words of one counter under one key.
-pub fn block(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(super) fn block(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let mut words = counter;
     let mut key = key;
     for round in 0..ROUNDS {
@@ -30,28 +30,28 @@ pub fn block(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 
 /// A stream of draws for one purpose under one seed. Different purposes never share draws.
 #[derive(Clone, Debug)]
-pub struct Draws {
+pub(super) struct Draws {
     key: [u32; 2],
     purpose: [u32; 2],
     next: u32,
 }
 
 impl Draws {
-    pub fn new(seed: u64, purpose: &str) -> Self {
+    pub(super) fn new(seed: u64, purpose: &str) -> Self {
         let hash = blake3::hash(purpose.as_bytes());
         let bytes = hash.as_bytes();
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Self { key: [seed as u32, (seed >> 32) as u32], purpose: [word(0), word(4)], next: 0 }
     }
 
-    pub fn next_u64(&mut self) -> u64 {
+    pub(super) fn next_u64(&mut self) -> u64 {
         let words = block([self.next, 0, self.purpose[0], self.purpose[1]], self.key);
         self.next = self.next.wrapping_add(1);
         u64::from(words[0]) | (u64::from(words[1]) << 32)
     }
 
     /// Uniform in `low..=high` (the bias of the multiply-shift is below 2⁻³² for the ranges used here).
-    pub fn in_range(&mut self, low: u64, high: u64) -> u64 {
+    pub(super) fn in_range(&mut self, low: u64, high: u64) -> u64 {
         let span = u128::from(high.saturating_sub(low)) + 1;
         low + ((u128::from(self.next_u64()) * span) >> 64) as u64
     }

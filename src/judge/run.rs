@@ -80,7 +80,8 @@ pub(super) struct Outcomes {
 /// A runner that has the Solution loaded.
 struct Candidate {
     runner: RunnerId,
-    parameters: Vec<Parameter>,
+    /// Names of the entry's parameters, with the stars of `*args` and `**kwargs`.
+    parameters: Vec<String>,
 }
 
 /// Why no (further) case can be run.
@@ -176,7 +177,10 @@ impl<W: Worker> CheckRun<'_, W> {
         });
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
-                Ok(opened) => return Ok(Candidate { runner, parameters: opened.parameters }),
+                Ok(opened) => match self.signature_problem(&opened.parameters) {
+                    None => return Ok(Candidate { runner, parameters: names(opened.parameters) }),
+                    Some(problem) => Finding::plain(Code::BadSignature, problem),
+                },
                 Err(message) => judge_failed(message),
             },
             Ok(Outcome::Raised(raised)) => {
@@ -194,6 +198,12 @@ impl<W: Worker> CheckRun<'_, W> {
         };
         self.close(&runner).await;
         Err(Stop { finding: Some(finding), why: "the file could not be loaded again".to_owned() })
+    }
+
+    fn signature_problem(&self, parameters: &[Parameter]) -> Option<String> {
+        let pairs: Vec<(String, bool)> =
+            parameters.iter().map(|parameter| (parameter.name.clone(), parameter.has_default)).collect();
+        self.oracle.signature_problem(&pairs)
     }
 
     async fn close(&self, runner: &str) {
@@ -308,11 +318,10 @@ impl<W: Worker> CheckRun<'_, W> {
         let Some(Candidate { runner, parameters }) = candidate else {
             return judge_ended("no candidate is loaded".to_owned());
         };
-        let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         let request = Request::Run(Run {
             runner: runner.clone(),
             case: prepared.request.case.clone(),
-            arguments: self.oracle.arguments(&names),
+            arguments: self.oracle.arguments(parameters),
             wall_s: CASE_WALL_S,
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
@@ -491,26 +500,27 @@ fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| format!("the worker's answer cannot be read: {error}"))
 }
 
+fn names(parameters: Vec<Parameter>) -> Vec<String> {
+    parameters.into_iter().map(|parameter| parameter.name).collect()
+}
+
 fn judge_ended(message: String) -> Ended {
     Ended::Failed { code: "judge".to_owned(), message }
 }
 
 fn judge_failed(message: String) -> Finding {
-    finding(Code::JudgeFailed, message)
+    Finding::plain(Code::JudgeFailed, message)
 }
 
 /// An environment that cannot be used, told once for the whole check.
 fn unavailable(code: &str, message: String) -> Finding {
     let code = match code {
         "no-torch" | "no-triton" => Code::NoTorch,
-        "triton-too-old" | "numpy-too-new" => Code::TritonTooOld,
+        "triton-too-old" => Code::TritonTooOld,
+        "numpy-too-new" | "python-too-old" => Code::UnusablePython,
         _ => Code::JudgeFailed,
     };
-    finding(code, message)
-}
-
-fn finding(code: Code, message: String) -> Finding {
-    Finding { code, kernel: None, place: None, called_from: Vec::new(), message, element: None }
+    Finding::plain(code, message)
 }
 
 #[cfg(test)]

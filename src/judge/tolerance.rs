@@ -32,7 +32,7 @@ const TF32_FACTOR: f64 = 8.0 * (1.0 / 2048.0);
 /// The tolerance of one output.
 ///
 /// `reduction` is the number of terms that are added up for one element (1 for elementwise operations).
-pub fn tolerance(output: Dtype, reduction: u64, precision: Precision) -> ToleranceSpec {
+pub(super) fn tolerance(output: Dtype, reduction: u64, precision: Precision) -> ToleranceSpec {
     let Some(epsilon) = output.epsilon() else {
         // Integers and booleans are compared exactly by the worker; the factors play no part.
         return ToleranceSpec {

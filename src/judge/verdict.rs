@@ -68,6 +68,8 @@ pub enum Code {
     NoKernel,
     NoOracle,
     NoDefinition,
+    /// The convention cannot call the entry with these parameters.
+    BadSignature,
     ModuleLevelLaunch,
     SyntaxError,
     ImportError,
@@ -75,6 +77,8 @@ pub enum Code {
     NoPython,
     NoTorch,
     TritonTooOld,
+    /// Too old itself, or with packages that do not work together.
+    UnusablePython,
     /// The interpreter lacks a feature the kernel uses.
     Unsupported,
     Timeout,
@@ -96,7 +100,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -119,6 +123,7 @@ impl Code {
         Self::NoKernel,
         Self::NoOracle,
         Self::NoDefinition,
+        Self::BadSignature,
         Self::ModuleLevelLaunch,
         Self::SyntaxError,
         Self::ImportError,
@@ -126,6 +131,7 @@ impl Code {
         Self::NoPython,
         Self::NoTorch,
         Self::TritonTooOld,
+        Self::UnusablePython,
         Self::Unsupported,
         Self::Timeout,
         Self::OutOfMemory,
@@ -144,9 +150,10 @@ impl Code {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
-            NoKernel | NoOracle | NoDefinition | ModuleLevelLaunch | SyntaxError | ImportError
-            | CrashedAtImport | NoPython | NoTorch | TritonTooOld | Unsupported | Timeout | OutOfMemory
-            | JudgeFailed | NotComparable | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch | SyntaxError
+            | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld | UnusablePython
+            | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable | NotLaunched
+            | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | WeakTolerance => Verdict::Passed,
         }
     }
@@ -219,6 +226,14 @@ pub struct Report {
 pub struct NotRun {
     pub what: String,
     pub why: String,
+}
+
+impl Finding {
+    /// A finding that is tied to no place.
+    pub(super) fn plain(code: Code, message: impl Into<String>) -> Self {
+        let (kernel, place, called_from, element) = (None, None, Vec::new(), None);
+        Self { code, kernel, place, called_from, message: message.into(), element }
+    }
 }
 
 impl NotRun {

@@ -118,8 +118,10 @@ pub struct PythonEnvironment {
 impl PythonEnvironment {
     fn new(executable: PathBuf, origin: Origin, probe: Probe) -> Self {
         let (problems, mending) = (Problem::of(&probe), Mending::of(&probe));
-        // A shim says what it leads to; a file that a program invented is not believed.
-        let executable = if probe.executable.is_file() { probe.executable } else { executable };
+        // A shim says what it leads to; a file that a program invented is not believed. What somebody
+        // named is run as it was named: it may be a script that sets what its interpreter needs.
+        let leads_to = !origin.is_explicit() && probe.executable.is_file();
+        let executable = if leads_to { probe.executable } else { executable };
         let Probe { python, folders, torch, triton, numpy, .. } = probe;
         Self { executable, origin, python, torch, triton, numpy, folders, mending, problems }
     }

@@ -105,7 +105,8 @@ fn closing_ends_the_check_and_drops_its_result() {
 
 #[test]
 fn a_panic_in_the_checker_is_said_and_the_server_lives() {
-    let mut server = Builder::default().capability("/experimental/serverStatusNotification", json!(true)).start();
+    let mut server =
+        Builder::default().capability("/experimental/serverStatusNotification", json!(true)).start();
     let uri = server.open("copy.py", COPY);
     server.save(&uri, Some(COPY));
     server.next_check().panic();
@@ -117,7 +118,11 @@ fn a_panic_in_the_checker_is_said_and_the_server_lives() {
     let mut told = Vec::new();
     for _ in 0..5 {
         let status = server.notification::<warpsmith::lsp::ext::ServerStatus>();
-        told.push((serde_json::to_value(status.health).expect("a word"), status.quiescent, status.message.is_some()));
+        told.push((
+            serde_json::to_value(status.health).expect("a word"),
+            status.quiescent,
+            status.message.is_some(),
+        ));
     }
     let expected = [("ok", true), ("ok", false), ("error", true), ("error", false), ("ok", true)]
         .map(|(health, quiescent)| (json!(health), quiescent, health != "ok"));

@@ -20,13 +20,13 @@ const SAMPLED_FLOPS: u64 = 3_000_000_000;
 
 /// The cases of a check, in the order in which they run, and what is left out and why.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    pub cases: Vec<Case>,
-    pub not_run: Vec<NotRun>,
+pub(super) struct Plan {
+    pub(super) cases: Vec<Case>,
+    pub(super) not_run: Vec<NotRun>,
 }
 
 /// Plans the stages that were asked for. The same seed gives the same plan.
-pub fn plan(definition: &Definition, options: &CheckOptions, seed: u64) -> Plan {
+pub(super) fn plan(definition: &Definition, options: &CheckOptions, seed: u64) -> Plan {
     let mut plan = Plan::default();
     let dtypes: Vec<Dtype> = definition
         .dtypes()
