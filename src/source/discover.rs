@@ -121,17 +121,19 @@ fn decorator_name(scopes: &Scopes<'_, '_>, decorator: Node<'_>) -> Option<String
 fn helpers(resolver: &Resolver<'_, '_, '_>, function: &Function<'_>, id: FunctionId) -> BTreeSet<FunctionId> {
     let mut helpers = BTreeSet::new();
     let mut skipped = HashSet::new();
+    let mut asked: HashSet<&str> = HashSet::new();
     walk(function.node, |node| {
         match node.kind() {
             "keyword_argument" => skipped.extend(node.child_by_field_name("name").map(|name| name.id())),
             "attribute" => {
                 skipped.extend(node.child_by_field_name("attribute").map(|name| name.id()));
-                helpers.extend(resolver.kernels_as(Form::Kernel, function.scope, node));
-            }
-            "identifier" if !skipped.contains(&node.id()) => {
-                helpers.extend(resolver.kernels_as(Form::Kernel, function.scope, node));
             }
             _ => {}
+        }
+        let is_name =
+            node.kind() == "attribute" || node.kind() == "identifier" && !skipped.contains(&node.id());
+        if is_name && asked.insert(resolver.scopes.text_of(node)) {
+            helpers.extend(resolver.kernels_as(Form::Kernel, function.scope, node));
         }
         Walk::Into
     });

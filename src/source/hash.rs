@@ -5,7 +5,9 @@
 //! doubt more is covered: a hash that changes too often costs a check, one that changes too rarely
 //! leaves a stale verdict.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use tree_sitter::Node;
 
@@ -18,6 +20,11 @@ pub(super) struct Hasher<'a, 'tree, 'text> {
     /// Plain statements at module level by the names they mention: `configs.append(…)` changes a
     /// constant without binding it.
     mentions: HashMap<&'text str, Vec<Node<'tree>>>,
+    /// By node: kernels of one file share most of what they rest on.
+    digests: RefCell<HashMap<usize, blake3::Hash>>,
+    free: RefCell<HashMap<usize, Rc<[&'text str]>>>,
+    /// Functions by the node of their whole definition.
+    defined: HashMap<usize, FunctionId>,
 }
 
 impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
@@ -40,19 +47,29 @@ impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
                 mentions.entry(name).or_default().push(statement);
             }
         }
-        Self { scopes, mentions }
+        let functions = scopes.functions.iter().enumerate();
+        let defined = functions.map(|(id, function)| (function.whole.id(), id)).collect();
+        Self { scopes, mentions, digests: RefCell::default(), free: RefCell::default(), defined }
     }
 
     /// blake3 in hexadecimal.
     pub(super) fn hash(&self, kernel: FunctionId) -> String {
         let mut hasher = blake3::Hasher::new();
         if let Some(function) = self.scopes.functions.get(kernel) {
-            feed(&mut hasher, function.whole, self.scopes.text);
+            hasher.update(self.digest(function.whole).as_bytes());
             for statement in self.covered(kernel).values() {
-                feed(&mut hasher, *statement, self.scopes.text);
+                hasher.update(self.digest(*statement).as_bytes());
             }
         }
         hasher.finalize().to_hex().to_string()
+    }
+
+    fn digest(&self, node: Node<'tree>) -> blake3::Hash {
+        *self.digests.borrow_mut().entry(node.id()).or_insert_with(|| {
+            let mut hasher = blake3::Hasher::new();
+            feed(&mut hasher, node, self.scopes.text);
+            hasher.finalize()
+        })
     }
 
     /// The top-level statements that the kernel rests on, by position.
@@ -62,7 +79,13 @@ impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
         let Some(function) = self.scopes.functions.get(kernel) else { return covered };
         let mut waiting = vec![(function.whole, Some(kernel))];
         while let Some((node, function)) = waiting.pop() {
-            for name in self.free_names(node, function) {
+            let names = self
+                .free
+                .borrow_mut()
+                .entry(node.id())
+                .or_insert_with(|| self.free_names(node, function))
+                .clone();
+            for &name in names.iter() {
                 if !seen.insert(name) {
                     continue;
                 }
@@ -78,7 +101,7 @@ impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
 
     /// Names that a piece of code takes from outside. For a function, what its body binds itself is left
     /// out; decorators and defaults are evaluated outside.
-    fn free_names(&self, node: Node<'tree>, function: Option<FunctionId>) -> Vec<&'text str> {
+    fn free_names(&self, node: Node<'tree>, function: Option<FunctionId>) -> Rc<[&'text str]> {
         let own = function.and_then(|id| {
             let function = self.scopes.functions.get(id)?;
             let body = function.node.child_by_field_name("body")?.byte_range();
@@ -91,7 +114,9 @@ impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
             _ => true,
         };
         let names = names(self.scopes, node).into_iter();
-        names.filter(|(name, at)| is_free(name, *at)).map(|(name, _)| name).collect()
+        let free: BTreeSet<&str> =
+            names.filter(|(name, at)| is_free(name, *at)).map(|(name, _)| name).collect();
+        free.into_iter().collect()
     }
 
     /// The statements at the top of the file that bind or change a name.
@@ -118,7 +143,7 @@ impl<'a, 'tree, 'text> Hasher<'a, 'tree, 'text> {
 
     /// The function that a statement defines.
     fn function_of(&self, statement: Node<'tree>) -> Option<FunctionId> {
-        self.scopes.functions.iter().position(|function| function.whole.id() == statement.id())
+        self.defined.get(&statement.id()).copied()
     }
 }
 
@@ -175,7 +200,6 @@ fn feed(hasher: &mut blake3::Hasher, root: Node<'_>, text: &str) {
             Walk::Skip
         }
     });
-    hasher.update(&[3]);
 }
 
 /// The statement that is the docstring of a definition.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tree_sitter::Node;
 
 use super::resolve::{Form, Resolver};
-use super::scopes::{BoundTo, FunctionId, ScopeId, ScopeKind};
+use super::scopes::{FunctionId, ScopeId, ScopeKind};
 use super::{ImportLaunch, LaunchContext, LaunchSite};
 
 /// One launch, before kernels have names.
@@ -20,10 +20,13 @@ pub(super) struct Launch {
 pub(super) fn find(resolver: &Resolver<'_, '_, '_>) -> Vec<Launch> {
     let mut launches = Vec::new();
     for (scope, call) in &resolver.scopes.calls {
-        let kernels = launched(resolver, *scope, *call);
         let in_function = resolver.enclosing_function(*scope);
         // A kernel cannot launch; a call there that looks like one is a call of a helper.
-        if kernels.is_empty() || in_function.is_some_and(|id| resolver.is_kernel(id)) {
+        if in_function.is_some_and(|id| resolver.is_kernel(id)) {
+            continue;
+        }
+        let kernels = launched(resolver, *scope, *call);
+        if kernels.is_empty() {
             continue;
         }
         let function = function_name(resolver, *scope);
@@ -88,7 +91,7 @@ pub(super) fn on_import(
         if context(resolver, *scope, *call) != LaunchContext::ModuleLevel {
             continue;
         }
-        for function in callees(resolver, *scope, *call) {
+        for function in resolver.callees(*scope, *call) {
             let kernels = reach.kernels(function);
             if !kernels.is_empty() {
                 let name = resolver.scopes.functions.get(function).map(|function| function.qualified.clone());
@@ -102,19 +105,6 @@ pub(super) fn on_import(
 
 fn import_launch(range: std::ops::Range<usize>, through: Option<String>) -> ImportLaunch {
     ImportLaunch { range, kernels: Vec::new(), through }
-}
-
-/// The functions of this file, other than kernels, that a call by plain name may call.
-fn callees<'tree>(resolver: &Resolver<'_, 'tree, '_>, scope: ScopeId, call: Node<'tree>) -> Vec<FunctionId> {
-    let function = call.child_by_field_name("function").filter(|node| node.kind() == "identifier");
-    let Some(function) = function else { return Vec::new() };
-    let name = resolver.scopes.text_of(function);
-    let bound = resolver.scopes.lookup(scope, name).map(|(_, bound)| bound).unwrap_or_default();
-    let function = |bound: &super::scopes::Bound<'tree>| match bound.to {
-        BoundTo::Function(id) if !resolver.is_kernel(id) => Some(id),
-        _ => None,
-    };
-    bound.iter().filter_map(function).collect()
 }
 
 /// Which functions call which, and which kernels each launches itself.
@@ -133,7 +123,7 @@ impl Reach {
         }
         for (scope, call) in &resolver.scopes.calls {
             if let Some(caller) = resolver.enclosing_function(*scope) {
-                reach.calls.entry(caller).or_default().extend(callees(resolver, *scope, *call));
+                reach.calls.entry(caller).or_default().extend(resolver.callees(*scope, *call));
             }
         }
         reach

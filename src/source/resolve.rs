@@ -1,5 +1,8 @@
 //! What names stand for: dotted paths of imports, kernels behind aliases.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use tree_sitter::Node;
 
 use super::scopes::{Bound, BoundTo, FunctionId, ScopeId, ScopeKind, Scopes};
@@ -31,6 +34,17 @@ pub(super) enum Form {
 pub(super) struct Resolver<'a, 'tree, 'text> {
     pub(super) scopes: &'a Scopes<'tree, 'text>,
     is_kernel: Vec<bool>,
+    /// Kernels passed to functions of this file, by function and parameter: `launch(kernel, grid, …)`.
+    passed: HashMap<(FunctionId, String), Vec<FunctionId>>,
+    /// What callees are, by scope and text: the same few are called again and again.
+    known_callees: RefCell<HashMap<(ScopeId, &'text str), Callee>>,
+}
+
+#[derive(Clone, Copy)]
+struct Callee {
+    decorator: Option<Decorator>,
+    /// `functools.partial`: it is what its first argument is.
+    partial: bool,
 }
 
 /// One question, with the steps it may still take.
@@ -58,9 +72,60 @@ impl Budget {
 
 impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
     pub(super) fn new(scopes: &'a Scopes<'tree, 'text>) -> Self {
-        let mut resolver = Self { scopes, is_kernel: vec![false; scopes.functions.len()] };
+        let mut resolver = Self {
+            scopes,
+            is_kernel: vec![false; scopes.functions.len()],
+            passed: HashMap::new(),
+            known_callees: RefCell::default(),
+        };
         resolver.find_kernels();
+        resolver.passed = resolver.find_passed();
         resolver
+    }
+
+    fn find_passed(&self) -> HashMap<(FunctionId, String), Vec<FunctionId>> {
+        let mut passed: HashMap<(FunctionId, String), Vec<FunctionId>> = HashMap::new();
+        for (scope, call) in &self.scopes.calls {
+            for function in self.callees(*scope, *call) {
+                let Some(parameters) = self
+                    .scopes
+                    .functions
+                    .get(function)
+                    .map(|function| super::functions::parameter_names(function.node, self.scopes.text))
+                else {
+                    continue;
+                };
+                let arguments = call.child_by_field_name("arguments").map(children).unwrap_or_default();
+                for (position, argument) in arguments.into_iter().enumerate() {
+                    let (name, value) = match argument.kind() {
+                        "keyword_argument" => (
+                            argument.child_by_field_name("name").map(|name| self.scopes.text_of(name)),
+                            argument.child_by_field_name("value"),
+                        ),
+                        _ => (parameters.get(position).map(String::as_str), Some(argument)),
+                    };
+                    let (Some(name), Some(value)) = (name, value) else { continue };
+                    let kernels = self.kernels_as(Form::Kernel, *scope, value);
+                    if !kernels.is_empty() {
+                        passed.entry((function, name.to_owned())).or_default().extend(kernels);
+                    }
+                }
+            }
+        }
+        passed
+    }
+
+    /// The functions of this file, other than kernels, that a call by plain name may call.
+    pub(super) fn callees(&self, scope: ScopeId, call: Node<'tree>) -> Vec<FunctionId> {
+        let function = call.child_by_field_name("function").filter(|node| node.kind() == "identifier");
+        let Some(function) = function else { return Vec::new() };
+        let name = self.scopes.text_of(function);
+        let bound = self.scopes.lookup(scope, name).map(|(_, bound)| bound).unwrap_or_default();
+        let function = |bound: &Bound<'tree>| match bound.to {
+            BoundTo::Function(id) if !self.is_kernel(id) => Some(id),
+            _ => None,
+        };
+        bound.iter().filter_map(function).collect()
     }
 
     pub(super) fn is_kernel(&self, function: FunctionId) -> bool {
@@ -106,12 +171,20 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         if !matches!(function.kind(), "identifier" | "attribute") {
             return None;
         }
-        self.classify(scope, function).or_else(|| {
+        let key = (scope, self.scopes.text_of(function));
+        let known = self.known_callees.borrow().get(&key).copied();
+        let callee = known.unwrap_or_else(|| {
             let paths = self.paths(scope, function);
+            let decorator = paths.iter().find_map(|path| known_path(path));
             let partial = paths.iter().any(|path| path == "functools.partial");
-            let first = children(call.child_by_field_name("arguments")?).into_iter().next()?;
-            if partial { self.classify(scope, first) } else { None }
-        })
+            Callee { decorator, partial }
+        });
+        self.known_callees.borrow_mut().insert(key, callee);
+        if callee.decorator.is_some() || !callee.partial {
+            return callee.decorator;
+        }
+        let first = children(call.child_by_field_name("arguments")?).into_iter().next()?;
+        self.classify(scope, first)
     }
 
     fn classify(&self, scope: ScopeId, expression: Node<'tree>) -> Option<Decorator> {
@@ -183,7 +256,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
             "identifier" => {
                 let name = self.scopes.text_of(expression);
                 let Some((found_in, bound)) = self.scopes.lookup(scope, name) else { return Vec::new() };
-                bound.iter().flat_map(|bound| self.bound_kernels(budget, found_in, bound)).collect()
+                bound.iter().flat_map(|bound| self.bound_kernels(budget, found_in, bound, name)).collect()
             }
             "attribute" => self.attribute_kernels(budget, scope, expression),
             "parenthesized_expression" | "conditional_expression" | "boolean_operator" => {
@@ -232,8 +305,17 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         budget: &mut Budget,
         scope: ScopeId,
         bound: &Bound<'tree>,
+        name: &str,
     ) -> Vec<(FunctionId, Form)> {
         match bound.to {
+            BoundTo::Parameter => {
+                let Some(ScopeKind::Function(function)) = self.scopes.all.get(scope).map(|scope| scope.kind)
+                else {
+                    return Vec::new();
+                };
+                let kernels = self.passed.get(&(function, name.to_owned())).into_iter().flatten();
+                kernels.map(|id| (*id, Form::Kernel)).collect()
+            }
             BoundTo::Function(id) if self.is_kernel(id) => vec![(id, Form::Kernel)],
             BoundTo::Value(value) => self.kernels_within(budget, scope, value),
             BoundTo::Element(values) => {
@@ -261,7 +343,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         for class in self.classes(scope, object) {
             let Some(class_scope) = self.scopes.all.get(class) else { continue };
             for bound in class_scope.names.get(name).into_iter().flatten() {
-                found.extend(self.bound_kernels(budget, class, bound));
+                found.extend(self.bound_kernels(budget, class, bound, name));
             }
             for (assigned_in, value) in class_scope.attributes.get(name).into_iter().flatten() {
                 found.extend(self.kernels_within(budget, *assigned_in, *value));

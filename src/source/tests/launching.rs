@@ -146,6 +146,20 @@ def run(x):
 }
 
 #[test]
+fn kernels_passed_to_a_launching_function_are_launched_there() {
+    let code = "
+def launch(f, grid, *args): f[grid](*args)
+def run(x):
+    launch(kernel, (1,), x)
+    launch(grid=(1,), f=other)
+";
+    let found = launches(code);
+    assert_eq!(found, [(Function, "launch".to_owned(), "f[grid](*args)".to_owned())]);
+    let model = parse(&format!("{HEAD}{code}"));
+    assert_eq!(kernel(&model, "other").launches.len(), 1);
+}
+
+#[test]
 fn both_kernels_of_one_name_get_the_launch() {
     let text = "
 import triton
