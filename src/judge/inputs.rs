@@ -12,14 +12,20 @@ pub(super) struct Prepared {
     pub(super) request: Prepare,
 }
 
-/// Standard normal, for inputs of which the Definition says nothing.
-const DEFAULT_FILL: Fill = Fill::Normal { mean: 0.0, std: 1.0 };
+/// Why a case's tensors cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputError {
+    #[error(transparent)]
+    Axis(#[from] AxisError),
+    #[error("the Definition says nothing of how `{0}` is drawn; give it a rule under `warpsmith.inputs`")]
+    NoFill(String),
+}
 
 /// Shapes, strides, fills and the case's own seed, drawn from the check's.
 ///
 /// # Errors
-/// An axis of the Definition that has no value in this case.
-pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> Result<Prepared, AxisError> {
+/// An axis that has no value in this case, or an input of which nobody says how it is drawn.
+pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> Result<Prepared, InputError> {
     let definition = &oracle.definition;
     let inputs = definition.inputs.iter().map(|(name, spec)| input(definition, case, name, spec));
     let outputs = definition.outputs.iter().map(|(name, spec)| {
@@ -36,8 +42,8 @@ pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> 
             case: name,
             definition: definition.name.clone(),
             seed: case_seed,
-            inputs: inputs.collect::<Result<_, AxisError>>()?,
-            outputs: outputs.collect::<Result<_, AxisError>>()?,
+            inputs: inputs.collect::<Result<_, InputError>>()?,
+            outputs: outputs.collect::<Result<_, InputError>>()?,
         },
     })
 }
@@ -47,7 +53,7 @@ fn input(
     case: &Case,
     name: &str,
     spec: &TensorSpec,
-) -> Result<InputSpec, AxisError> {
+) -> Result<InputSpec, InputError> {
     if spec.is_scalar() {
         let value = case.scalars.get(name).or_else(|| definition.scalar_default(name));
         return Ok(InputSpec::Scalar { name: name.to_owned(), value: value.cloned().unwrap_or_default() });
@@ -55,7 +61,9 @@ fn input(
     let shape = definition.resolve_shape(spec, &case.axes)?;
     let fill = match case.coverage {
         Coverage::Offsets => Fill::Untouched,
-        Coverage::Full | Coverage::Sampled => definition.fill(name, &case.axes)?.unwrap_or(DEFAULT_FILL),
+        Coverage::Full | Coverage::Sampled => {
+            definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?
+        }
     };
     Ok(InputSpec::Tensor(TensorInput {
         name: name.to_owned(),
