@@ -130,7 +130,7 @@ fn driver_check(context: &DoctorContext<'_>, found: &Gpus) -> Check {
             let major = cuda.split('.').next().unwrap_or(cuda);
             Check::warning(
                 "driver",
-                format!("{driver}, too old for torch's CUDA {cuda}: {} or newer is needed"),
+                format!("{driver}, too old for torch's CUDA {cuda}: {} or newer is needed", oldest.0),
                 format!(
                     "install NVIDIA driver {} or newer, or a torch built for a CUDA before {major}",
                     oldest.0
