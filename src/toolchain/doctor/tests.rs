@@ -41,7 +41,7 @@ impl Machine {
     }
 
     fn report(&self) -> Report {
-        let Self { surroundings, places, search, folder } = self;
+        let Self { surroundings, places, search, folder, .. } = self;
         let (root, tool_limit_s) = (folder.path(), self.tool_limit_s);
         examine(DoctorContext { surroundings, places, search, root, tool_limit_s })
     }
