@@ -79,7 +79,7 @@ fn environment(root: &Path) -> PythonEnvironment {
     };
     PythonEnvironment {
         executable: root.join("venv/bin/python"),
-        origin: Origin::DotVenv { place: root.join("work/.venv") },
+        origin: Origin::DotVenv { place: root.join("code/.venv") },
         python: "3.12.4".into(),
         torch: package("2.15.0+cu132", Some("13.2")),
         triton: package("3.9.0", None),
