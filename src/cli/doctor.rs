@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::toolchain::doctor::{DoctorContext, examine};
+use crate::toolchain::doctor::{DoctorContext, TOOL_LIMIT_S, examine};
 use crate::toolchain::managed::{Requirements, installed};
 use crate::toolchain::python::{ProbeCache, SearchRequest, find_python};
 use crate::toolchain::{Places, Surroundings};
@@ -44,9 +44,13 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         ..SearchRequest::new(&surroundings)
     };
     let search = find_python(&request, &ProbeCache::default());
-    let root = Path::new("/");
-    let report =
-        examine(DoctorContext { surroundings: &surroundings, places: &places, search: &search, root });
+    let report = examine(DoctorContext {
+        surroundings: &surroundings,
+        places: &places,
+        search: &search,
+        root: Path::new("/"),
+        tool_limit_s: TOOL_LIMIT_S,
+    });
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {

@@ -21,7 +21,8 @@ use super::{Places, Surroundings};
 
 pub const SCHEMA: &str = "warpsmith.doctor/1";
 
-const TOOL_LIMIT_S: u64 = 5;
+/// How long a tool may take to say its version.
+pub const TOOL_LIMIT_S: u64 = 5;
 
 /// One thing that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,6 +81,8 @@ pub struct DoctorContext<'a> {
     pub search: &'a PythonSearch,
     /// `/`, except in tests: `proc`, `dev`, `sys`, `usr/local/cuda` and `opt` are looked up below it.
     pub root: &'a Path,
+    /// [`TOOL_LIMIT_S`], except in tests.
+    pub tool_limit_s: u64,
 }
 
 impl DoctorContext<'_> {
@@ -94,7 +97,7 @@ impl DoctorContext<'_> {
     fn ask(&self, program: &Path, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.surroundings.command(program);
         command.args(arguments).current_dir("/");
-        let finished = run(command, Limits::seconds(TOOL_LIMIT_S)).map_err(|error| error.to_string())?;
+        let finished = run(command, Limits::seconds(self.tool_limit_s)).map_err(|error| error.to_string())?;
         if finished.succeeded() { Ok(finished.stdout_text()) } else { Err(finished.failure()) }
     }
 }

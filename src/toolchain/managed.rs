@@ -89,7 +89,7 @@ pub struct Installed {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("there is no Python with torch and triton, and --no-setup forbids to make one")]
+    #[error("none may be made now (--no-setup, or the settings)")]
     Forbidden,
     #[error("nothing was installed")]
     Declined,

@@ -10,6 +10,7 @@ struct Machine {
     surroundings: Surroundings,
     places: Places,
     search: PythonSearch,
+    tool_limit_s: u64,
 }
 
 impl Machine {
@@ -20,7 +21,7 @@ impl Machine {
             Surroundings::default().with("PATH", root.join("bin")).with("HOME", root.join("home"));
         let places = Places::of(&surroundings).unwrap();
         let search = PythonSearch { chosen: Some(environment(root)), rejected: vec![] };
-        let machine = Self { folder, surroundings, places, search };
+        let machine = Self { folder, surroundings, places, search, tool_limit_s: 60 };
         machine.write("proc/meminfo", "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n");
         machine.write("home/.cache/warpsmith/worker/a", "");
         machine
@@ -40,8 +41,9 @@ impl Machine {
     }
 
     fn report(&self) -> Report {
-        let Self { surroundings, places, search, folder } = self;
-        examine(DoctorContext { surroundings, places, search, root: folder.path() })
+        let Self { surroundings, places, search, folder, .. } = self;
+        let (root, tool_limit_s) = (folder.path(), self.tool_limit_s);
+        examine(DoctorContext { surroundings, places, search, root, tool_limit_s })
     }
 
     /// The report as text, without what differs between machines.
@@ -77,7 +79,7 @@ fn environment(root: &Path) -> PythonEnvironment {
     };
     PythonEnvironment {
         executable: root.join("venv/bin/python"),
-        origin: Origin::DotVenv { place: root.join("work/.venv") },
+        origin: Origin::DotVenv { place: root.join("code/.venv") },
         python: "3.12.4".into(),
         torch: package("2.15.0+cu132", Some("13.2")),
         triton: package("3.9.0", None),
@@ -137,11 +139,11 @@ fn a_driver_whose_tool_does_not_answer() {
 
 #[test]
 fn a_hanging_tool_is_given_up() {
-    let machine = Machine::new();
+    let machine = Machine { tool_limit_s: 1, ..Machine::new() };
     machine.program("c++", "trap '' TERM; while :; do :; done");
     let check = machine.check("c++ compiler");
     assert_eq!(check.state, State::Warning);
-    assert!(check.detail.ends_with("fails: no answer in 5 s"), "{}", check.detail);
+    assert!(check.detail.ends_with("fails: no answer in 1 s"), "{}", check.detail);
 }
 
 #[test]

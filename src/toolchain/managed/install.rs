@@ -128,6 +128,7 @@ impl Installer<'_> {
         };
         command.arg(&self.plan.partial).current_dir(self.context.places.environments());
         let mut progress = self.progress(Phase::Preparing);
+        dialogue.progress(&progress);
         let finished = self.run(command, log, &mut |observed| {
             if let Observed::Tick = observed {
                 progress.elapsed = self.started.elapsed();

@@ -85,6 +85,13 @@ impl Machine {
         text.to_string().replace(&root, "")
     }
 
+    /// Completes a partial environment; whether a file in it was there before and after.
+    fn interrupted_marker_survives(&self, plan: &Plan) -> bool {
+        std::fs::write(plan.partial.join("bin/kept"), "").unwrap();
+        let made = self.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
+        made.folder.join("bin/kept").exists()
+    }
+
     fn states(&self) -> Vec<EntryState> {
         entries(&self.places).iter().map(|entry| entry.state).collect()
     }
@@ -170,8 +177,9 @@ fn venv_and_pip_make_it_and_remove_takes_it_away() {
 }
 
 #[test]
-fn an_interrupted_setup_goes_on() {
-    let Some(machine) = Machine::with_pip() else { return };
+fn an_interrupted_setup_with_pip_goes_on() {
+    let Some(mut machine) = Machine::with_pip() else { return };
+    machine.surroundings = machine.surroundings.clone().with("PIP_NO_CACHE_DIR", "1");
     let mut dialogue = Recorder { cancels_in: Some(in_download), ..Recorder::default() };
     let interrupted = machine.ensure(EnvironmentPolicy::Yes, &mut dialogue);
     assert!(matches!(interrupted, Err(SetupError::Interrupted)), "{interrupted:?}");
@@ -180,53 +188,50 @@ fn an_interrupted_setup_goes_on() {
     let requirements = Requirements::of(&machine.surroundings);
     let plan = Plan::make(machine.context(), requirements).unwrap();
     assert!(plan.goes_on && plan.to_string().contains("goes on with a setup that was interrupted"));
-    let marker = |folder: &Path| folder.join("bin/kept");
-    std::fs::write(marker(&plan.partial), "").unwrap();
-    let made = machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
-    assert!(marker(&made.folder).exists(), "the virtual environment was made anew");
+    // A pip that keeps no downloads is given a place for them.
+    let command = machine.plain(install::command_line(machine.context(), &plan));
+    assert!(command.contains("--cache-dir /cache/env/downloads"), "{command}");
+    let downloads = machine.places.environments().join(DOWNLOADS);
+    std::fs::create_dir_all(&downloads).unwrap();
+    let made = machine.interrupted_marker_survives(&plan);
+    assert!(made && !downloads.exists());
     assert_eq!(machine.states(), [EntryState::Complete]);
 }
 
 #[test]
-fn a_pip_without_a_cache_gets_one_for_the_setup() {
-    let Some(mut machine) = Machine::with_pip() else { return };
-    machine.surroundings = machine.surroundings.clone().with("PIP_NO_CACHE_DIR", "1");
+fn half_unpacked_packages_are_not_trusted() {
+    let machine = with_uv();
     let mut dialogue = Recorder { cancels_in: Some(in_download), ..Recorder::default() };
     machine.ensure(EnvironmentPolicy::Yes, &mut dialogue).unwrap_err();
-    let requirements = Requirements::of(&machine.surroundings);
-    let plan = Plan::make(machine.context(), requirements).unwrap();
-    let command = install::command_line(machine.context(), &plan);
-    assert!(machine.plain(&command).contains("--cache-dir /cache/env/downloads"), "{command}");
-    std::fs::create_dir_all(machine.places.environments().join(DOWNLOADS)).unwrap();
-    machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
-    assert!(!machine.places.environments().join(DOWNLOADS).exists());
+    let plan = Plan::make(machine.context(), Requirements::of(&machine.surroundings)).unwrap();
+    let site = plan.partial.join("lib/python3.12/site-packages");
+    std::fs::create_dir_all(site.join("pip-26.0.dist-info")).unwrap();
+    std::fs::create_dir_all(site.join("torch-2.15.0.dist-info")).unwrap();
+    assert!(!machine.interrupted_marker_survives(&plan), "the environment was not made anew");
 }
 
 #[test]
-fn half_unpacked_packages_are_not_trusted() {
-    let Some(machine) = Machine::with_pip() else { return };
+fn an_environment_of_other_requirements_is_not_continued() {
+    let mut machine = with_uv();
     let mut dialogue = Recorder { cancels_in: Some(in_download), ..Recorder::default() };
     machine.ensure(EnvironmentPolicy::Yes, &mut dialogue).unwrap_err();
-    let partial = entries(&machine.places)[0].folder.clone();
-    let lib = std::fs::read_dir(partial.join("lib")).unwrap().next().unwrap().unwrap().path();
-    let broken = lib.join("site-packages/torch-2.15.0.dist-info");
-    std::fs::create_dir_all(&broken).unwrap();
-    std::fs::write(broken.join("METADATA"), "Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n").unwrap();
-
-    let made = machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
-    let probe = machine.probes.probe(&made.executable, &machine.surroundings).unwrap();
-    assert_eq!(probe.torch.unwrap().version, "2.15.0");
+    machine.surroundings = machine.surroundings.clone().with(REQUIREMENTS_VARIABLE, "torch triton");
+    machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap();
+    assert_eq!(machine.states().iter().filter(|state| **state == EntryState::Complete).count(), 1);
+    assert_eq!(machine.states().len(), 2);
 }
 
 #[test]
 fn a_failing_installer_is_quoted_and_its_log_named() {
-    let Some(mut machine) = Machine::with_pip() else { return };
-    machine.surroundings =
-        machine.surroundings.clone().with(REQUIREMENTS_VARIABLE, "warpsmith-no-such-package");
+    let machine = with_uv();
+    let uv = std::fs::read_to_string(machine.folder.path().join("bin/uv")).unwrap();
+    let body = uv.lines().skip(1).collect::<Vec<_>>().join("\n");
+    let failing = body.replace("pip) ", "pip) echo 'error: No solution found' >&2; echo hint >&2; exit 1;");
+    machine.script("uv", &failing);
     let error = machine.ensure(EnvironmentPolicy::Yes, &mut Recorder::default()).unwrap_err();
     insta::assert_snapshot!(machine.plain(&error));
     let log = std::fs::read_to_string(machine.places.environments().join(LOG)).unwrap();
-    assert!(log.contains("warpsmith-no-such-package"), "{log}");
+    assert_eq!(log, "error: No solution found\nhint\n");
 }
 
 /// A uv that makes an environment whose Python answers the probe, and says what uv says.

@@ -23,10 +23,10 @@ impl Machine {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
         let path = std::env::join_paths([root.join("bin"), "/usr/bin".into(), "/bin".into()]).unwrap();
-        std::fs::create_dir_all(root.join("work/project/kernels")).unwrap();
+        std::fs::create_dir_all(root.join("code/project/kernels")).unwrap();
         let surroundings = Surroundings::default().with("PATH", path).with("HOME", root.join("home"));
         // The real interpreters of this machine must not be found behind the stubs.
-        let workspace = root.join("work/project");
+        let workspace = root.join("code/project");
         let document = workspace.join("kernels/softmax.py");
         let machine = Self { folder, surroundings, document, workspace };
         machine.script("bin/python3", "exit 3");
@@ -118,20 +118,20 @@ fn the_order_of_the_search() {
     found.push(find(&machine));
     machine.complete("home/.pyenv/versions/3.11.7/bin/python");
     machine.complete("home/.pyenv/versions/3.11.10/bin/python");
-    machine.write("work/project/.python-version", "3.11\n");
+    machine.write("code/project/.python-version", "3.11\n");
     found.push(find(&machine));
     machine.complete("conda/bin/python");
     machine.surroundings = machine.surroundings.clone().with("CONDA_PREFIX", machine.at("conda"));
     found.push(find(&machine));
     let uv_python = machine.complete("uv/python3.13");
-    machine.write("work/project/pyproject.toml", "[project]\n[tool.uv.sources]\n");
+    machine.write("code/project/pyproject.toml", "[project]\n[tool.uv.sources]\n");
     let uv = format!("[ \"$UV_PYTHON_DOWNLOADS\" = never ] && echo {}", uv_python.display());
     machine.script("bin/uv", &uv);
     found.push(find(&machine));
-    machine.complete("work/project/.venv/bin/python");
+    machine.complete("code/project/.venv/bin/python");
     found.push(find(&machine));
-    machine.complete("work/project/kernels/env/bin/python3");
-    machine.write("work/project/kernels/.venv", "# where it is\nenv\n");
+    machine.complete("code/project/kernels/env/bin/python3");
+    machine.write("code/project/kernels/.venv", "# where it is\nenv\n");
     found.push(find(&machine));
     machine.complete("active/bin/python");
     machine.surroundings = machine.surroundings.clone().with("VIRTUAL_ENV", machine.at("active"));
@@ -160,7 +160,7 @@ fn environments_without_torch_and_triton_are_passed_over_with_the_reason() {
     let mut machine = Machine::new();
     machine.python("active/bin/python", "3.12.4", ("", "3.9.0", "2.4.6"));
     machine.surroundings = machine.surroundings.clone().with("VIRTUAL_ENV", machine.at("active"));
-    machine.python("work/project/.venv/bin/python", "3.12.4", ("2.15.0", "", ""));
+    machine.python("code/project/.venv/bin/python", "3.12.4", ("2.15.0", "", ""));
     machine.answering("conda/bin/python", json!({"torch_in_user_site": "/home/u/.local/site"}));
     machine.surroundings = machine.surroundings.clone().with("CONDA_PREFIX", machine.at("conda"));
     let search = machine.find();
@@ -171,7 +171,7 @@ fn environments_without_torch_and_triton_are_passed_over_with_the_reason() {
 #[test]
 fn the_search_ends_at_the_workspace() {
     let machine = Machine::new();
-    machine.complete("work/.venv/bin/python");
+    machine.complete("code/.venv/bin/python");
     assert_eq!(machine.find().chosen, None);
     assert!(search(SearchRequest { workspace: None, ..machine.request() }).chosen.is_some());
 }
@@ -179,7 +179,7 @@ fn the_search_ends_at_the_workspace() {
 #[test]
 fn an_old_triton_is_reported_and_not_replaced() {
     let machine = Machine::new();
-    machine.python("work/project/.venv/bin/python", "3.12.4", ("2.8.0", "3.4.0", "2.3.0"));
+    machine.python("code/project/.venv/bin/python", "3.12.4", ("2.8.0", "3.4.0", "2.3.0"));
     let managed = machine.complete("managed/bin/python");
     let search = search(SearchRequest { managed: Some(&managed), ..machine.request() });
     assert!(!search.wants_managed());
@@ -211,7 +211,7 @@ fn each_problem_has_words_and_a_remedy() {
 #[test]
 fn triton_3_6_with_an_older_numpy_is_fine() {
     let machine = Machine::new();
-    machine.python("work/project/.venv/bin/python", "3.10.1", ("2.11.0", "3.6.1", "2.3.5"));
+    machine.python("code/project/.venv/bin/python", "3.10.1", ("2.11.0", "3.6.1", "2.3.5"));
     assert!(machine.find().usable().is_ok());
 }
 
@@ -238,10 +238,10 @@ fn a_named_interpreter_that_does_not_run_is_not_replaced() {
 fn uv_is_not_asked_outside_its_projects() {
     let machine = Machine::new();
     machine.script("bin/uv", &format!("touch {}", machine.at("asked").display()));
-    machine.write("work/project/pyproject.toml", "[tool.uvicorn]\n");
+    machine.write("code/project/pyproject.toml", "[tool.uvicorn]\n");
     machine.find();
     assert!(!machine.at("asked").exists());
-    machine.write("work/project/uv.lock", "");
+    machine.write("code/project/uv.lock", "");
     machine.find();
     assert!(machine.at("asked").exists());
 }
@@ -249,9 +249,9 @@ fn uv_is_not_asked_outside_its_projects() {
 #[test]
 fn files_that_name_no_environment_are_left_alone() {
     let machine = Machine::new();
-    machine.write("work/project/.venv", &"x".repeat(10_000));
-    machine.write("work/project/.python-version", "../../../etc");
-    machine.write("work/project/kernels/.venv", "\n");
+    machine.write("code/project/.venv", &"x".repeat(10_000));
+    machine.write("code/project/.python-version", "../../../etc");
+    machine.write("code/project/kernels/.venv", "\n");
     let search = machine.find();
     let origins: Vec<String> = search.rejected.iter().map(|rejected| rejected.origin.to_string()).collect();
     assert_eq!(origins, ["python3 on PATH"]);
