@@ -20,7 +20,7 @@ import torch
 
 from . import interpreter, limits, memory, messages
 from .channel import Channel, Message
-from .cuda_shim import Shim
+from .cuda_shim import Shim, name_device_alike
 from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
@@ -86,6 +86,7 @@ class Candidate:
             limits.limit_address_space(request["address_space_bytes"])
             user_paths = interpreter.UserPaths(text_path=files.text_path, path=files.path, folders=folders)
             _ours(interpreter.install, user_paths)
+            _ours(name_device_alike)
             with self.shim.active(poisons=True):
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
             self.entry = _find_entry(module, request["entry"], files.path)

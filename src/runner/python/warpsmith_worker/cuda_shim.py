@@ -1,8 +1,9 @@
 """Lets user code that says "cuda" run on CPU tensors, and hands out memory that is visibly uninitialised.
 
-`x.is_cuda` is true, `device="cuda"`, `.cuda()` and `.to("cuda")` mean the CPU, `torch.cuda.*` answers like one
-device of compute capability 9.0. Code in the user's own files reads `cuda:0` from `x.device`; everybody else
-(torch, Triton, our interpreter) reads the truth, `cpu`.
+`x.is_cuda` is true, `device="cuda"`, `.cuda()` and `.to("cuda")` mean the CPU, `torch.cuda.*` answers like
+one device of compute capability 9.0. Code in the user's own files reads `cuda:0` from `x.device`: otherwise
+`assert x.device.type == "cuda"` would fail, and worse, `if x.device.type != "cuda": return torch_version(x)`
+would pass without the kernel. Everybody else (torch, Triton, our interpreter) reads the truth, `cpu`.
 
 Installed once in a candidate's process, which serves one file and ends; nothing is ever undone.
 """
@@ -169,11 +170,11 @@ def _replace_torch_functions() -> None:
 
 
 class DeviceProperties:
-    """Of the pretended device. Few multiprocessors: persistent kernels then loop over several tiles."""
+    """Of the pretended device, the same as the interpreter's driver answers."""
 
     name = "warpsmith interpreter"
     major, minor = _CAPABILITY
-    multi_processor_count = 4
+    multi_processor_count = 132
     warp_size = 32
     total_memory = 80 << 30
     max_threads_per_block = 1024
@@ -249,6 +250,16 @@ class _Nothing(contextlib.nullcontext):
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         super().__init__()
+
+
+def name_device_alike() -> None:
+    """Let Triton's driver name the device as user code sees it, so that `x.device == DEVICE` holds."""
+    from triton.runtime.driver import driver
+
+    # Asking for `driver.active` would look for a real GPU if the interpreter had not set one.
+    active = getattr(driver, "_active", None)
+    if hasattr(active, "get_active_torch_device"):
+        active.get_active_torch_device = _answer(torch.device("cuda", 0))
 
 
 def _answer(value: Any) -> Callable[..., Any]:

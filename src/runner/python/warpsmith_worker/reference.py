@@ -1,4 +1,4 @@
-"""Runs a Definition's reference, in float64 (the truth) and in the case's own dtypes (what rounding costs)."""
+"""Runs a Definition's reference: in float64 (the truth) and in the case's dtypes (what rounding costs)."""
 
 import linecache
 import traceback

@@ -1,4 +1,4 @@
-"""The process that imports torch and Triton once and forks the runners. Runs no user code, never touches CUDA."""
+"""Imports torch and Triton once and forks the runners. Runs no user code and never touches CUDA."""
 
 import gc
 import os
