@@ -38,13 +38,14 @@ class Worker:
 
     def __init__(self, python: str = sys.executable, environment: dict[str, str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="warpsmith-test-"))
-        self.process = subprocess.Popen(
-            [python, "-I", "-X", "utf8", str(WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=open(self.folder / "stderr.txt", "wb"),
-            env={**os.environ, **(environment or {})},
-        )
+        with open(self.folder / "stderr.txt", "wb") as stderr:
+            self.process = subprocess.Popen(
+                [python, "-I", "-X", "utf8", str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(environment or {})},
+            )
         self.buffer = b""
         self.replies: dict[int, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []

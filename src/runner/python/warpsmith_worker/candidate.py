@@ -3,6 +3,7 @@
 It never sees a seed, an expected value or the judge's own memory, and says only what it did.
 """
 
+import contextlib
 import faulthandler
 import importlib
 import inspect
@@ -42,10 +43,8 @@ def serve(sock: socket.socket) -> None:
     candidate = Candidate(channel)
     while (received := channel.receive()) is not None:
         request, descriptors = received
-        if request["op"] == "open":
-            answer = candidate.open(request)
-        else:
-            answer = candidate.run(request, descriptors)
+        is_open = request["op"] == "open"
+        answer = candidate.open(request) if is_open else candidate.run(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _flush_output()
@@ -229,8 +228,6 @@ def _seed_afresh() -> None:
 
 def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        # User code may have closed or replaced them.
+        with contextlib.suppress(Exception):
             stream.flush()
-        except Exception:
-            # User code may have closed or replaced them.
-            pass

@@ -26,9 +26,6 @@ _LARGEST_POISONED_BYTES = 1 << 30
 _true_device = torch._C.TensorBase.device.__get__
 _true_new = torch._C.TensorBase.__new__
 
-FORWARDED = "forward"
-"""Name of the function whose frames only pass a call on to torch."""
-
 
 class Shim:
     """The replacements, and what they depend on."""
@@ -131,7 +128,7 @@ def _replace_tensor_methods(shim: Shim) -> None:
     tensor = torch.Tensor
 
     def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = _true_new(cls, *args, **kwargs)
+        made = forward(_true_new, (cls, *args), kwargs)
         if cls is torch.Tensor and _is_size(args):
             shim.uninitialised(made)
         return made
@@ -149,7 +146,7 @@ def _replace_torch_functions() -> None:
     set_default_device = torch.set_default_device
 
     def set_default_device_to_cpu(device: Any) -> None:
-        set_default_device("cpu" if is_cuda_device(device, or_index=True) else device)
+        forward(set_default_device, ("cpu" if is_cuda_device(device, or_index=True) else device,), {})
 
     torch.set_default_device = set_default_device_to_cpu
 
@@ -158,7 +155,7 @@ def _replace_torch_functions() -> None:
 
         def __new__(cls, device: Any = "cpu") -> "Generator":
             place = "cpu" if is_cuda_device(device, or_index=True) else device
-            return super().__new__(cls, place)
+            return forward(super().__new__, (cls, place), {})
 
     torch.Generator = Generator
 

@@ -52,12 +52,16 @@ def is_ours(error: BaseException, files: UserFiles | None) -> bool:
     """
     if isinstance(error, InterpreterFailed):
         return True
+    passed_on = False
     for frame, _line in reversed(list(traceback.walk_tb(error.__traceback__))):
         filename = frame.f_code.co_filename
         if files is not None and files.shown(filename) is not None:
             return False
-        passes_on = frame.f_code is cuda_shim.forward.__code__ or filename in _CALLERS
-        if filename.startswith(_OWN_FOLDER) and not passes_on:
+        # What torch raises comes through the shim, which called it on behalf of somebody further out.
+        passed_on = frame.f_code is cuda_shim.forward.__code__ or (
+            passed_on and filename == cuda_shim.__file__
+        )
+        if filename.startswith(_OWN_FOLDER) and filename not in _CALLERS and not passed_on:
             return True
     return False
 

@@ -1,5 +1,6 @@
 """The supervisor's record of one runner process: its socket, its output, its jobs and how it ended."""
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -64,10 +65,9 @@ class Output:
     def __init__(self) -> None:
         self.read_end, self.write_end = os.pipe()
         os.set_blocking(self.read_end, False)
-        try:
+        # The limit of all pipes together may be reached.
+        with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except (OSError, AttributeError):
-            pass
         self.tail_bytes = _DEFAULT_TAIL_BYTES
         self._tail = bytearray()
         self.is_open = True
@@ -159,11 +159,9 @@ class Runner:
             return
         job = self.current = self.jobs.popleft()
         self.deadline = None if job.wall_s is None else time.monotonic() + job.wall_s
-        try:
+        # When it is ending, its socket says so as well.
+        with contextlib.suppress(OSError):
             self.channel.send({"op": job.op, **job.message}, job.descriptors)
-        except OSError:
-            # It is ending; its socket says so as well.
-            pass
         job.close_descriptors()
 
     def finish(self, outcome: Outcome, descriptors: list[int]) -> None:

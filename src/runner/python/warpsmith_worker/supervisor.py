@@ -4,6 +4,7 @@ One thread, one selector. It never imports user code nor torch. Every request ge
 stdin ends, everything below it is killed and it leaves.
 """
 
+import contextlib
 import json
 import os
 import selectors
@@ -378,15 +379,11 @@ def kill_descendants() -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _kill_and_reap(pid: int) -> None:
     _kill(pid)
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
