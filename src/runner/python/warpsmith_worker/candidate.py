@@ -90,7 +90,7 @@ class Candidate:
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
             self.entry = _find_entry(module, request["entry"], files.path)
             parameters = _parameters(self.entry)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             return {"raised": describe_fault(error, files)}
         import_ms = (time.perf_counter() - began) * 1e3
         return {"done": {"parameters": parameters, "import_ms": import_ms}}
@@ -113,7 +113,7 @@ class Candidate:
             report = _ours(session.report)
             values_matter = request["interpreter"]["compare_values"]
             described = case.hand_over(returned, session if values_matter else None)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
 
@@ -124,7 +124,7 @@ class Candidate:
         try:
             with self.shim.active(poisons=values_matter):
                 returned = self.entry(**arguments)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             _ours(session.__exit__, type(error), error, error.__traceback__)
             raise
         _ours(session.__exit__, None, None, None)
@@ -135,7 +135,7 @@ class Candidate:
         if session is not None:
             try:
                 report = session.report()
-            except BaseException as second:
+            except BaseException as second:  # noqa: BLE001
                 error = InterpreterFailed(f"its report failed: {second!r:.500}")
         raised = describe_fault(error, self.files, report.get("unsupported"))
         raised["launches"] = report.get("launches", [])
@@ -162,7 +162,7 @@ def _ours(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call our own interpreter: whatever goes wrong in there is never the kernel's fault."""
     try:
         return function(*args, **kwargs)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         raise InterpreterFailed(f"{type(error).__name__}: {error}") from error
 
 

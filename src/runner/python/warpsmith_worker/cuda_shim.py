@@ -153,7 +153,7 @@ def _replace_torch_functions() -> None:
     class Generator(torch.Generator):
         """A generator asked for on a GPU lives on the CPU."""
 
-        def __new__(cls, device: Any = "cpu") -> "Generator":
+        def __new__(cls, device: Any = "cpu") -> Any:
             place = "cpu" if is_cuda_device(device, or_index=True) else device
             return forward(super().__new__, (cls, place), {})
 
@@ -235,11 +235,11 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_exc: Any) -> None:
-        return None
+    def __exit__(self, *_exc: object) -> None:
+        """Nothing was pending."""
 
 
 class _Nothing(contextlib.nullcontext):
