@@ -8,6 +8,7 @@ import faulthandler
 import importlib
 import inspect
 import os
+import pkgutil
 import random
 import secrets
 import socket
@@ -32,9 +33,13 @@ _PROGRESS_EVERY_S = 0.1
 
 
 def warm_up() -> None:
-    """Imports and first calls that are safe before the fork."""
+    """Imports and first calls that are safe before the fork, so that no runner pays for them."""
     torch.softmax(torch.zeros(2, 2), -1)
-    importlib.import_module("triton.language.extra")
+    for module in pkgutil.iter_modules(interpreter.__path__, f"{interpreter.__name__}."):
+        importlib.import_module(module.name)
+    # The interpreter asks it for the names that kernels may use, at the first launch.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton.compiler.code_generator")
 
 
 def serve(sock: socket.socket) -> None:
@@ -124,7 +129,7 @@ class Candidate:
         try:
             with self.shim.active(poisons=values_matter):
                 returned = self.entry(**arguments)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             _ours(session.__exit__, type(error), error, error.__traceback__)
             raise
         _ours(session.__exit__, None, None, None)
@@ -162,7 +167,7 @@ def _ours(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call our own interpreter: whatever goes wrong in there is never the kernel's fault."""
     try:
         return function(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise InterpreterFailed(f"{type(error).__name__}: {error}") from error
 
 

@@ -188,7 +188,7 @@ class Judge:
                 case.inputs.append(self._make_input(spec, case, position))
             for position, spec in enumerate(request["outputs"] if values_matter else ()):
                 case.outputs.append(self._make_output(spec, position))
-        except BaseException:  # noqa: BLE001
+        except BaseException:
             case.close_descriptors()
             raise
         self.cases[request["case"]] = self._sent = case
