@@ -27,14 +27,46 @@ _CONSTANT_CONDITIONS = (bool, int, type(None))
 _SCALARS = (bool, int, float)
 
 
-class Branch:
-    """An ``if`` that is being run: whether it is taken, and the types before it when the test is a tensor."""
+class Before:
+    """What a loop or a branch finds: the types of the tensors that it assigns, and which names exist."""
 
-    __slots__ = ("taken", "types")
+    __slots__ = ("is_dynamic", "live", "taken", "types")
 
-    def __init__(self, taken: bool, types: dict[str, Any] | None) -> None:
+    def __init__(self, taken: bool, is_dynamic: bool, names: dict[str, Any], assigned: Sequence[str]) -> None:
         self.taken = taken
-        self.types = types
+        self.is_dynamic = is_dynamic
+        self.types: dict[str, Any] | None = None
+        self.live: frozenset[str] = frozenset()
+        if is_dynamic:
+            self.live = frozenset(
+                name for name in assigned if name in names and not isinstance(names[name], Undefined)
+            )
+            self.types = {
+                name: names[name].type for name in self.live if isinstance(names[name], tl.tensor)
+            }
+
+
+class Undefined:
+    """The value of a name that the compiler no longer knows."""
+
+    def __init__(self, name: str) -> None:
+        self._undefined_name = name
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        name = self.__dict__.get("_undefined_name", "this name")
+        raise FrontEndError(
+            f"{name} is not defined: it was first assigned inside a loop or one branch of an `if`, and "
+            "Triton forgets such names afterwards"
+        )
+
+    def _refuse(self, *rest: Any) -> NoReturn:
+        getattr(self, "value")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __invert__ = __getitem__ = __bool__ = __index__ = _refuse
+    __eq__ = __ne__ = _refuse  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
 
 class Helpers:
@@ -100,12 +132,23 @@ class Helpers:
 
     def branch(
         self, value: Any, forbidden: str | None, strict: bool, names: dict[str, Any], assigned: Sequence[str]
-    ) -> Branch:
-        """As `truth`, and remembers types for `check_types` when the compiler would merge both branches."""
+    ) -> Before:
+        """As `truth`, and remembers what `after_branch` needs when the compiler merges both branches."""
         taken = self.truth(value, forbidden, strict)
-        if not isinstance(value, tl.tensor):
-            return Branch(taken, None)
-        return Branch(taken, _types(names, assigned))
+        return Before(taken, isinstance(value, tl.tensor), names, assigned)
+
+    @staticmethod
+    def after_branch(
+        before: Before, names: dict[str, Any], assigned: Sequence[str], in_both: Sequence[str]
+    ) -> list[Any]:
+        """Values after an ``if`` on a tensor, by name; types must not have changed."""
+        for name, old in (before.types or {}).items():
+            value = names.get(name)
+            if isinstance(value, tl.tensor) and value.type != old:
+                raise FrontEndError(
+                    f"{name} is of type {old} before this `if`, but a branch redefines it as {value.type}"
+                )
+        return _survivors(before.live.union(in_both), names, assigned)
 
     def boolean(self, is_and: bool, *delayed: Callable[[], Any]) -> Any:
         """``a and b`` or ``a or b``: elementwise on tensors, short-circuit on constants."""
@@ -197,31 +240,30 @@ class Helpers:
             yield tensor(handle(np.array([number], dtype=held), dtype), dtype)
 
     @staticmethod
-    def before_loop(names: dict[str, Any], assigned: Sequence[str]) -> dict[str, Any] | None:
-        """Types of the tensors that a loop will assign; ``None`` when there are none."""
-        return _types(names, assigned) or None
+    def before_loop(names: dict[str, Any], assigned: Sequence[str]) -> Before:
+        """Remembers what `after_first_round` and `after_loop` need."""
+        return Before(True, True, names, assigned)
 
     @staticmethod
-    def check_types(before: Any, names: dict[str, Any], construct: str) -> None:
-        """Compares types after a branch or the first round of a loop with those before."""
-        types = before.types if isinstance(before, Branch) else before
-        if not types:
-            return
-        for name, old in types.items():
+    def after_first_round(before: Before, names: dict[str, Any]) -> None:
+        """Compares the types of loop-carried tensors with those before the loop."""
+        for name, old in (before.types or {}).items():
             value = names.get(name)
             if isinstance(value, tl.tensor) and value.type != old:
-                if construct == "loop":
-                    raise FrontEndError(
-                        f"loop-carried variable {name} has initial type {old} but is re-assigned to "
-                        f"{value.type} in the loop; the type must stay the same"
-                    )
                 raise FrontEndError(
-                    f"{name} is of type {old} before this `if` but a branch redefines it as {value.type}"
+                    f"loop-carried variable {name} has initial type {old} but is re-assigned to "
+                    f"{value.type} in the loop; the type must stay the same"
                 )
+        before.types = None
+
+    @staticmethod
+    def after_loop(before: Before, names: dict[str, Any], assigned: Sequence[str]) -> list[Any]:
+        """Values after a loop, by name."""
+        return _survivors(before.live, names, assigned)
 
 
-def _types(names: dict[str, Any], assigned: Sequence[str]) -> dict[str, Any]:
-    return {name: names[name].type for name in assigned if isinstance(names.get(name), tl.tensor)}
+def _survivors(live: frozenset[str], names: dict[str, Any], assigned: Sequence[str]) -> list[Any]:
+    return [names[name] if name in live and name in names else Undefined(name) for name in assigned]
 
 
 def _static_range(arg1: Any, arg2: Any = None, step: Any = None, **options: Any) -> range:

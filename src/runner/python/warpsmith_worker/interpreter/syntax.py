@@ -240,18 +240,26 @@ class _Rewriter(ast.NodeTransformer):
             condition = self._call(node, "truth", arguments)
             return ast.copy_location(ast.If(test=condition, body=body, orelse=orelse), node)
         state = self._state_name()
-        # The values before the branch are remembered only when the test is a tensor.
+        both = sorted(set(_assigned(node.body)) & set(_assigned(node.orelse)))
         condition = ast.NamedExpr(
             target=ast.Name(id=state, ctx=ast.Store()),
-            value=self._call(node, "branch", [*arguments, self._locals(node), _strings(names)]),
+            value=self._call(node, "branch", [*arguments, _locals(), _strings(names)]),
         )
         branch = ast.If(test=self._attribute(condition, "taken"), body=body, orelse=orelse)
-        check = ast.Expr(
-            value=self._call(
-                node, "check_types", [ast.Name(id=state, ctx=ast.Load()), self._locals(node), ast.Constant("if")]
-            )
+        merge = ast.If(
+            test=self._attribute(ast.Name(id=state, ctx=ast.Load()), "is_dynamic"),
+            body=[self._survivors(node, "after_branch", state, names, [_strings(both)])],
+            orelse=[],
         )
-        return [ast.copy_location(branch, node), ast.copy_location(check, node)]
+        return [ast.copy_location(branch, node), ast.copy_location(merge, node)]
+
+    def _survivors(
+        self, node: Any, helper: str, state: str, names: Sequence[str], more: Sequence[ast.expr] = ()
+    ) -> ast.stmt:
+        """``a, b = helper(...)``: what the compiler still knows under these names after the construct."""
+        targets = ast.Tuple(elts=[ast.Name(id=name, ctx=ast.Store()) for name in names], ctx=ast.Store())
+        arguments = [ast.Name(id=state, ctx=ast.Load()), _locals(), _strings(names), *more]
+        return ast.Assign(targets=[targets], value=self._call(node, helper, arguments))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         arguments = [self.visit(node.test), ast.Constant(None), ast.Constant(self.strict)]
@@ -296,25 +304,23 @@ class _Rewriter(ast.NodeTransformer):
         state = self._state_name()
         before = ast.Assign(
             targets=[ast.Name(id=state, ctx=ast.Store())],
-            value=self._call(node, "before_loop", [self._locals(node), _strings(names)]),
+            value=self._call(node, "before_loop", [_locals(), _strings(names)]),
         )
-        # After the first round the types are settled, so `check_types` answers None and is not called again.
+        # After the first round the types are settled.
         check = ast.If(
-            test=ast.Name(id=state, ctx=ast.Load()),
+            test=self._attribute(ast.Name(id=state, ctx=ast.Load()), "types"),
             body=[
-                ast.Assign(
-                    targets=[ast.Name(id=state, ctx=ast.Store())],
+                ast.Expr(
                     value=self._call(
-                        node,
-                        "check_types",
-                        [ast.Name(id=state, ctx=ast.Load()), self._locals(node), ast.Constant("loop")],
-                    ),
+                        node, "after_first_round", [ast.Name(id=state, ctx=ast.Load()), _locals()]
+                    )
                 )
             ],
             orelse=[],
         )
-        body.append(ast.copy_location(check, node))
-        return [ast.copy_location(before, node), ast.copy_location(build(body), node)]
+        body.append(check)
+        after = self._survivors(node, "after_loop", state, names)
+        return [ast.copy_location(part, node) for part in (before, build(body), after)]
 
     def _forbidden_under_dynamic_test(self, statements: Sequence[ast.stmt]) -> str | None:
         """What the compiler would reject here although the branch may not be taken in this run."""
@@ -395,9 +401,6 @@ class _Rewriter(ast.NodeTransformer):
         call = ast.Call(func=function, args=list(arguments), keywords=list(keywords))
         return ast.copy_location(call, strict_line if strict_line is not None else node)
 
-    def _locals(self, node: Any) -> ast.expr:
-        return ast.Call(func=ast.Name(id="locals", ctx=ast.Load()), args=[], keywords=[])
-
     def _state_name(self) -> str:
         self.counter += 1
         return f"{HELPERS}{self.counter}"
@@ -406,6 +409,10 @@ class _Rewriter(ast.NodeTransformer):
 def _delayed(operand: ast.expr) -> ast.expr:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(args=empty, body=operand), operand)
+
+
+def _locals() -> ast.expr:
+    return ast.Call(func=ast.Name(id="locals", ctx=ast.Load()), args=[], keywords=[])
 
 
 def _strings(names: Iterable[str]) -> ast.expr:
