@@ -20,13 +20,13 @@ RENAMED_COPY = os.path.join(KERNELS, "places.py")
 SHOWN_PATH = "/home/user/project/places.py"
 sys.path.insert(0, os.path.join(ROOT, "src", "runner", "python"))
 
-from warpsmith_worker import interpreter  # noqa: E402
+from warpsmith_worker import interpreter
 
 interpreter.install(
     interpreter.UserPaths(text_path=RENAMED_COPY, path=SHOWN_PATH, folders=[KERNELS, STARTERS])
 )
 
-import torch  # noqa: E402
+import torch
 
 torch.set_num_threads(1)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.worker.interp_support import STARTERS, load, session
-
-import torch
+from tests.worker.interp_support import STARTERS, load, session, torch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -32,7 +30,18 @@ class Starters(unittest.TestCase):
         )
 
     def test_softmax(self) -> None:
-        shapes = [(1,), (17,), (1, 1), (3, 127), (5, 1000), (2, 3, 7), (2, 16385), (33, 20000), (0, 128), (4, 0)]
+        shapes = [
+            (1,),
+            (17,),
+            (1, 1),
+            (3, 127),
+            (5, 1000),
+            (2, 3, 7),
+            (2, 16385),
+            (33, 20000),
+            (0, 128),
+            (4, 0),
+        ]
         for dtype in DTYPES:
             for shape in shapes[:-3] + [(2, 20000)] + shapes[-2:]:
                 with self.subTest(dtype=dtype, shape=shape):

@@ -210,7 +210,7 @@ _SCALAR_TYPES = {
 }
 
 
-def _scalar(value: bool | int | float, annotated: str) -> Any:
+def _scalar(value: bool | float, annotated: str) -> Any:
     dtype = _SCALAR_TYPES.get(annotated)
     if dtype is None:
         dtype = _type_of(value)
@@ -227,7 +227,7 @@ def _integer(value: int, held: np.dtype) -> np.ndarray:
     return np.array([value]).astype(held)
 
 
-def _type_of(value: bool | int | float) -> Any:
+def _type_of(value: bool | float) -> Any:
     if isinstance(value, bool):
         return tl.int1
     if isinstance(value, float):

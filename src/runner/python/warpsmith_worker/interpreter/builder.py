@@ -387,7 +387,7 @@ class CheckedBuilder(stock.InterpreterBuilder):
             old[lanes] = _native.atomic_cas(ptr.data[lanes], expected[lanes], desired[lanes], native_sem)
             return old
 
-        return Handle(self._atomic(ptr, None, perform), cmp.dtype.scalar)
+        return Handle(self._atomic(ptr, None, perform, conditional=True), cmp.dtype.scalar)
 
     def create_atomic_poll(self, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
         value = self._load(ptr, None, None, True)
@@ -400,10 +400,17 @@ class CheckedBuilder(stock.InterpreterBuilder):
         return Handle(matched, tl.int1)
 
     def _atomic(
-        self, ptr: Any, mask: np.ndarray | None, perform: Callable[[np.ndarray], np.ndarray], reads: bool = True
+        self,
+        ptr: Any,
+        mask: np.ndarray | None,
+        perform: Callable[[np.ndarray], np.ndarray],
+        reads: bool = True,
+        conditional: bool = False,
     ) -> np.ndarray:
         size = element_bytes(ptr)
-        return self._checker().atomic(ptr.data, mask, size, ptr.bases, ptr.overflow, perform, reads)
+        return self._checker().atomic(
+            ptr.data, mask, size, ptr.bases, ptr.overflow, perform, reads, conditional
+        )
 
     # Block pointers (up to Triton 3.8) and tensor descriptors
 

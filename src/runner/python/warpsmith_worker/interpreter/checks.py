@@ -134,8 +134,12 @@ class MemoryChecker:
         overflow: Overflow | None,
         perform: Callable[[np.ndarray], np.ndarray],
         reads: bool = True,
+        conditional: bool = False,
     ) -> np.ndarray:
-        """Checks an atomic and performs it; `perform(mask)` returns the old values of all lanes."""
+        """Checks an atomic and performs it; `perform(mask)` returns the old values of all lanes.
+
+        ``conditional`` marks compare-and-swap, which only acts on what another program left.
+        """
         mask, parts = self._resolve("atomic", addresses, mask, size, bases, overflow)
         full = np.ones(addresses.shape, np.bool_) if mask is None else mask
         self.stores += bool(parts)
@@ -146,7 +150,7 @@ class MemoryChecker:
             before.append(self._memory(part).copy())
         result = perform(full)
         for part, old in zip(parts, before):
-            self._after_atomic(part, changed=self._memory(part) != old)
+            self._after_atomic(part, (self._memory(part) != old) & (not conditional))
         if parts:
             self.epochs.release()
         if addresses.size == 1:
@@ -171,7 +175,8 @@ class MemoryChecker:
         active = addresses.ravel() if mask is None else addresses[mask]
         if active.size == 0:
             return mask, []
-        if overflow is not None and overflow.touches(addresses.shape, mask):
+        wrapped = overflow is not None and overflow.touches(addresses.shape, mask)
+        if wrapped:
             self._report_overflow(overflow)
         lowest, highest = int(active.min()), int(active.max())
         if bases is not None and len(bases) == 1:
@@ -180,7 +185,7 @@ class MemoryChecker:
                 index = region.elements(active, size, lowest, highest)
                 return mask, [Access(region, index, active, size, None)]
         candidates = bases if bases is not None else self._all_bases()
-        return self._resolve_slowly(kind, addresses, mask, active, size, candidates)
+        return self._resolve_slowly(kind, addresses, mask, active, size, candidates, wrapped)
 
     def _resolve_slowly(
         self,
@@ -190,6 +195,7 @@ class MemoryChecker:
         active: np.ndarray,
         size: int,
         bases: tuple[Base, ...],
+        wrapped: bool,
     ) -> tuple[np.ndarray | None, list[Access]]:
         good = np.zeros(active.size, np.bool_)
         members: list[tuple[Region, np.ndarray]] = []
@@ -201,7 +207,8 @@ class MemoryChecker:
                 good |= inside
                 members.append((region, inside))
         if not good.all():
-            self._report_out_of_bounds(kind, active, good, bases)
+            if not wrapped:  # else the overflow is the cause, and it is told already
+                self._report_out_of_bounds(kind, active, good, bases)
             mask = np.ones(addresses.shape, np.bool_) if mask is None else mask.copy()
             mask[mask] = good
         kept = active[good]
@@ -289,22 +296,21 @@ class MemoryChecker:
         return True
 
     def _after_atomic(self, part: Access, changed: np.ndarray) -> None:
+        """``changed``: lanes that were updated whatever stood there."""
         region, index, epochs = part.region, part.index, self.epochs
         changed = np.repeat(changed, part.size // region.granule)
         if region.uninitialised is not None:
             region.uninitialised.mark_stored(region, index)
+        if region.writer is not None:
+            # Looked at before this atomic acquires anything: its own element cannot order a plain store
+            # to itself. An atomic that leaves the value alone only observes: it may wait for a plainly stored flag.
+            # Plain reads beside atomics are not told: they are often deliberate peeks.
+            marks = region.writer.get(index)
+            foreign = epochs.foreign(marks)
+            if (foreign & changed).any():
+                self._report_race(part, foreign & changed, marks, "updates atomically", "stored")
+            self._acquire(marks[foreign & ~changed])
         self._acquire_from(part)
-        for shadow, did in ((region.writer, "stored"), (region.reader, "read")):
-            if shadow is None:
-                continue
-            marks = shadow.get(index)
-            # An atomic that leaves the value alone only observes: it may wait for a plainly stored flag.
-            # A plain read beside atomics is often a deliberate peek, so only stores are told.
-            foreign = epochs.foreign(marks) & changed
-            if did == "stored" and foreign.any():
-                self._report_race(part, foreign, marks, "updates atomically", did)
-            if did == "stored" and not changed.all():
-                self._acquire(marks[epochs.foreign(marks) & ~changed])
         region.atomics().put(index, epochs.current)
 
     def _observe(self, part: Access) -> None:

@@ -37,7 +37,7 @@ class StandIn:
     n_regs = 32
     n_spills = 0
 
-    class metadata:  # noqa: N801 - the name is Triton's
+    class metadata:
         """Only what host code sizes its grid by."""
 
         shared = 0
@@ -57,7 +57,9 @@ class StandIn:
         return lambda *arguments: self._kernel.run(*arguments, grid=grid, warmup=False)
 
 
-def launch(runtime: Runtime, kernel: Any, arguments: tuple[Any, ...], grid: Any, named: dict[str, Any]) -> None:
+def launch(
+    runtime: Runtime, kernel: Any, arguments: tuple[Any, ...], grid: Any, named: dict[str, Any]
+) -> None:
     """One launch of a ``@triton.jit`` function. Raises what a launch may raise, after recording it."""
     session = Session.current()
     if session is not None:
@@ -251,12 +253,7 @@ def _all_programs(grid: Program) -> Iterator[Program]:
 
 def sampled_programs(grid: Program, limit: int, generator: random.Random) -> list[Program]:
     """The corners of the grid and random programs, in launch order; corners even when over the limit."""
-    chosen = {
-        (x, y, z)
-        for x in {0, grid[0] - 1}
-        for y in {0, grid[1] - 1}
-        for z in {0, grid[2] - 1}
-    }
+    chosen = {(x, y, z) for x in {0, grid[0] - 1} for y in {0, grid[1] - 1} for z in {0, grid[2] - 1}}
     total = grid[0] * grid[1] * grid[2]
     while len(chosen) < min(limit, total):
         number = generator.randrange(total)

@@ -50,7 +50,9 @@ def do_bench(
     return [PLACEHOLDER_MS] if return_mode == "all" else PLACEHOLDER_MS
 
 
-def _no_benchmark(kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **options: Any) -> list[float]:
+def _no_benchmark(
+    kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **options: Any
+) -> list[float]:
     return [PLACEHOLDER_MS] * max(1, len(quantiles))
 
 

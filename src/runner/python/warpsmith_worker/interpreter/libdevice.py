@@ -26,7 +26,27 @@ erf = _by_torch("erf")
 _UNARY_NUMPY = {
     name: getattr(np, name)
     for name in (
-        "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh floor ceil trunc rint".split()
+        [
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sqrt",
+            "cbrt",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "floor",
+            "ceil",
+            "trunc",
+            "rint",
+        ]
     )
 }
 _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {

@@ -6,7 +6,7 @@ bfloat16 and float8 values are held as raw bits (``uint16``, ``uint8``), like in
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
 
 def float32_to_bfloat16(values: np.ndarray, toward_zero: bool = False) -> np.ndarray:
     """Rounds to nearest even, or toward zero; NaN becomes the canonical NaN of PTX."""
-    values = np.ascontiguousarray(values, dtype=np.float32)
+    values = np.asarray(values, dtype=np.float32)
     bits = values.view(np.uint32)
     if toward_zero:
         rounded = (bits >> np.uint32(16)).astype(np.uint16)
@@ -30,7 +30,7 @@ def float32_to_bfloat16(values: np.ndarray, toward_zero: bool = False) -> np.nda
     nan = values != values
     if nan.any():
         rounded = np.where(nan, _BFLOAT16_NAN, rounded)
-    return rounded
+    return np.asarray(rounded)
 
 
 def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 def round_to_tf32(values: np.ndarray) -> np.ndarray:
     """float32 values, each rounded to 10 mantissa bits, nearest even; NaN and infinity unchanged."""
-    values = np.ascontiguousarray(values, dtype=np.float32)
+    values = np.asarray(values, dtype=np.float32)
     bits = values.view(np.uint32)
     odd = (bits >> np.uint32(13)) & np.uint32(1)
     rounded = ((bits + (odd + np.uint32(0xFFF))) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -113,7 +113,7 @@ def _float8_values(exponent_bits: int, bias: int, special: str) -> np.ndarray:
     return values.astype(np.float32)
 
 
-@lru_cache(maxsize=None)
+@cache
 def float8(name: str) -> Float8:
     """The format of a Triton type name: ``fp8e4nv``, ``fp8e5``, ``fp8e4b8``, ``fp8e5b16``, ``fp8e4b15``."""
     return {

@@ -57,12 +57,13 @@ _WIDE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 def wrapped_lanes(operation: str, left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     """Which lanes of an int32 operation wrap; ``None`` for none."""
-    if operation != "mul":
-        # The extremes settle nearly every case: four reductions instead of a wide copy.
-        low_l, high_l, low_r, high_r = int(left.min()), int(left.max()), int(right.min()), int(right.max())
-        low, high = (low_l + low_r, high_l + high_r) if operation == "add" else (low_l - high_r, high_l - low_r)
+    # The extremes settle nearly every case: four reductions instead of a wide copy.
+    low_l, high_l, low_r, high_r = int(left.min()), int(left.max()), int(right.min()), int(right.max())
+    if operation == "add":
+        low, high = low_l + low_r, high_l + high_r
+    elif operation == "sub":
+        low, high = low_l - high_r, high_l - low_r
     else:
-        low_l, high_l, low_r, high_r = int(left.min()), int(left.max()), int(right.min()), int(right.max())
         corners = (low_l * low_r, low_l * high_r, high_l * low_r, high_l * high_r)
         low, high = min(corners), max(corners)
     if -(2**31) <= low and high < 2**31:

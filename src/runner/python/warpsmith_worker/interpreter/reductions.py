@@ -219,8 +219,6 @@ def _scanned(arrays: list[np.ndarray], dtypes: list[Any], combine_fn: Any) -> li
     while distance < length:
         earlier = [np.concatenate([array[:distance], array[:-distance]]) for array in current]
         combined = _combined(combine_fn, earlier, current, dtypes)
-        current = [
-            np.concatenate([old[:distance], new[distance:]]) for old, new in zip(current, combined)
-        ]
+        current = [np.concatenate([old[:distance], new[distance:]]) for old, new in zip(current, combined)]
         distance *= 2
     return current

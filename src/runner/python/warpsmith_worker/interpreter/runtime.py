@@ -18,7 +18,7 @@ from triton.runtime import interpreter as stock
 from . import executor, host, libdevice, reductions
 from .arguments import Signature
 from .builder import CheckedBuilder
-from .errors import DeviceAssertFailed, FrontEndError, InterpreterUnsupported, Place
+from .errors import FrontEndError, InterpreterUnsupported, Place
 from .overflow import Overflow
 from .places import Places, UserPaths
 from .semantics import Helpers
@@ -26,7 +26,7 @@ from .shadow import UninitialisedStorage
 from .syntax import rewrite
 
 _TRITON = os.path.dirname(os.path.abspath(triton.__file__)) + os.sep
-_FRONT_END_FOLDERS = (os.path.join(_TRITON, "language") + os.sep,)
+_FRONT_END_FILES = (os.path.join(_TRITON, "language") + os.sep, os.path.join(_TRITON, "_utils.py"))
 _RANDOM_MODULE = os.path.join(_TRITON, "language", "random.py")
 _DESCRIPTOR_RULES = ("validate", "materialize_pointers")
 _REGISTRY_SWEEP = 256
@@ -94,7 +94,9 @@ class Runtime:
         try:
             yield
         finally:
-            (self.launch, builder.checker, builder.record_finding, builder.locate, builder.record_tf32) = previous
+            (self.launch, builder.checker, builder.record_finding, builder.locate, builder.record_tf32) = (
+                previous
+            )
 
     def report_overflow(self, overflow: Overflow) -> None:
         """A wrapped integer decided a branch."""
@@ -110,12 +112,13 @@ class Runtime:
             traceback = traceback.tb_next
         code = traceback.tb_frame.f_code
         file = os.path.abspath(code.co_filename)
-        if file.startswith(_FRONT_END_FOLDERS):
+        if file.startswith(_FRONT_END_FILES):
             return True
         if code.co_filename == stock.__file__:
             return isinstance(error, AssertionError) and code.co_name in _DESCRIPTOR_RULES
-        return code in {function.__code__ for function in self._rewritten.values()} or (
-            self.places.shown(code.co_filename)[1]
+        return (
+            code in {function.__code__ for function in self._rewritten.values()}
+            or (self.places.shown(code.co_filename)[1])
         )
 
     # Uninitialised storages
@@ -164,7 +167,11 @@ _NOTHING_TO_RESTORE = SimpleNamespace(restore=lambda: None, set_attr=lambda obj,
 def _bind_builtins(semantic: Any) -> None:
     """Gives every builtin our semantic directly: cheaper than the stock closures, and the same in all versions."""
     owners = [tl, tl.core, tl.math, tl.tensor]
-    owners += [getattr(tl.core, name) for name in ("tensor_descriptor_base", "tensor_descriptor") if hasattr(tl.core, name)]
+    owners += [
+        getattr(tl.core, name)
+        for name in ("tensor_descriptor_base", "tensor_descriptor")
+        if hasattr(tl.core, name)
+    ]
     for owner in owners:
         for name, patched in list(vars(owner).items()):
             member = (getattr(patched, "__kwdefaults__", None) or {}).get("member")

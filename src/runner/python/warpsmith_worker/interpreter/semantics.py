@@ -41,9 +41,7 @@ class Before:
             self.live = frozenset(
                 name for name in assigned if name in names and not isinstance(names[name], Undefined)
             )
-            self.types = {
-                name: names[name].type for name in self.live if isinstance(names[name], tl.tensor)
-            }
+            self.types = {name: names[name].type for name in self.live if isinstance(names[name], tl.tensor)}
 
 
 class Undefined:
@@ -60,7 +58,7 @@ class Undefined:
         )
 
     def _refuse(self, *rest: Any) -> NoReturn:
-        getattr(self, "value")
+        self.value
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
@@ -89,7 +87,9 @@ class Helpers:
     def unpacked(self, value: Any) -> Any:
         """The right side of ``a, b = value``."""
         if isinstance(value, (tuple, list)):
-            return type(value)(self.unpacked(item) for item in value) if type(value) in (tuple, list) else value
+            return (
+                type(value)(self.unpacked(item) for item in value) if type(value) in (tuple, list) else value
+            )
         return self.assigned(value)
 
     @staticmethod
@@ -200,7 +200,9 @@ class Helpers:
         return self._extreme(values, max, tl.maximum)
 
     @staticmethod
-    def _extreme(values: Sequence[Any], of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Any:
+    def _extreme(
+        values: Sequence[Any], of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]
+    ) -> Any:
         if not any(isinstance(value, tl.tensor) for value in values):
             return of_numbers(*(v.value if isinstance(v, tl.constexpr) else v for v in values))
         result = values[0]

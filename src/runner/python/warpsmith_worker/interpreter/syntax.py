@@ -56,7 +56,21 @@ def compiler_builtins() -> frozenset[str]:
 
         return frozenset(CodeGenerator.builtin_namespace)
     except (ImportError, AttributeError):
-        return frozenset("len list range float int isinstance getattr hasattr print min max".split())
+        return frozenset(
+            [
+                "len",
+                "list",
+                "range",
+                "float",
+                "int",
+                "isinstance",
+                "getattr",
+                "hasattr",
+                "print",
+                "min",
+                "max",
+            ]
+        )
 
 
 def rewrite(function: FunctionType, helpers: Any, is_library: bool) -> FunctionType:
@@ -184,9 +198,7 @@ class _Rewriter(ast.NodeTransformer):
         return super().visit(node)
 
     def _reject_statement(self, node: ast.stmt, message: str) -> ast.stmt:
-        return ast.copy_location(
-            ast.Expr(value=self._call(node, "reject", [ast.Constant(message)])), node
-        )
+        return ast.copy_location(ast.Expr(value=self._call(node, "reject", [ast.Constant(message)])), node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         if len(node.targets) > 1 and self.strict:
@@ -285,9 +297,7 @@ class _Rewriter(ast.NodeTransformer):
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         arguments = [self.visit(argument) for argument in call.args]
         keywords = [self.visit(keyword) for keyword in call.keywords]
-        iterator = self._call(
-            node, "loop", [self.visit(function), *arguments], keywords, strict_line=call
-        )
+        iterator = self._call(node, "loop", [self.visit(function), *arguments], keywords, strict_line=call)
         if name == "static_range":
             body = self.body(node.body)
             return ast.copy_location(ast.For(target=node.target, iter=iterator, body=body, orelse=[]), node)
@@ -399,7 +409,10 @@ class _Rewriter(ast.NodeTransformer):
     ) -> Any:
         function = self._attribute(self._helpers(), helper)
         call = ast.Call(func=function, args=list(arguments), keywords=list(keywords))
-        return ast.copy_location(call, strict_line if strict_line is not None else node)
+        ast.copy_location(call, strict_line if strict_line is not None else node)
+        # CPython names the last line of a method call's function, which is meant to be the first one here.
+        call.end_lineno, call.end_col_offset = call.lineno, call.col_offset
+        return call
 
     def _state_name(self) -> str:
         self.counter += 1
