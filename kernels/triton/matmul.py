@@ -1,15 +1,16 @@
 """Matrix product: A[M, K] @ B[K, N].
 
-Algorithm: each program owns one tile of the result and walks along K, multiplying a tile of A by a tile of B on
-the tensor cores into a float32 accumulator, rounded once at the end. Programs are numbered so that a group of 8
-tile rows is finished column by column: neighbours in time read the same tiles of A and B from L2.
+Algorithm: each program owns one tile of the result and walks along K, multiplying a tile of A by a tile of
+B on the tensor cores into a float32 accumulator, rounded once at the end. Programs are numbered so that a
+group of 8 tile rows is finished column by column: neighbours in time read the same tiles of A and B from
+L2.
 
-Must move: (M*K + K*N + M*N) * itemsize bytes, and compute 2*M*N*K flops; large square products are limited by
-the tensor cores, thin ones by memory. float32 is multiplied as IEEE float32, not TF32, which costs tensor cores
-but keeps the 23-bit mantissa.
+Must move: (M*K + K*N + M*N) * itemsize bytes, and compute 2*M*N*K flops; large square products are limited
+by the tensor cores, thin ones by memory. float32 is multiplied as IEEE float32, not TF32, which costs
+tensor cores but keeps the 23-bit mantissa.
 
-Why this shape: one kernel for all three dtypes and any strides (transposed inputs need no copy), tiles chosen by
-the sizes at hand instead of a search, 64-bit offsets for matrices with more than 2**31 elements.
+Why this shape: one kernel for all three dtypes and any strides (transposed inputs need no copy), tiles
+chosen by the sizes at hand instead of a search, 64-bit offsets for matrices with more than 2**31 elements.
 
 Measured share of the limit: not measured yet on a GPU.
 """

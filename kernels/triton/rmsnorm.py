@@ -1,14 +1,14 @@
 """Root-mean-square norm over the last dimension: x / sqrt(mean(x**2) + eps) * weight.
 
-Algorithm: rows of up to 16,384 columns are held in registers: one load, the sum of squares, one store. Short
-rows share a program. Longer rows are read twice in chunks: squares first, then the scaled values. All arithmetic
-is float32 whatever the dtype; the result is rounded once.
+Algorithm: rows of up to 16,384 columns are held in registers: one load, the sum of squares, one store.
+Short rows share a program. Longer rows are read twice in chunks: squares first, then the scaled values. All
+arithmetic is float32 whatever the dtype; the result is rounded once.
 
-Must move: 2 * rows * columns * itemsize bytes and the weight once (it stays in L2); the long path reads x once
-more. About 4 flops an element, so memory bandwidth is the only limit that matters.
+Must move: 2 * rows * columns * itemsize bytes and the weight once (it stays in L2); the long path reads x
+once more. About 4 flops an element, so memory bandwidth is the only limit that matters.
 
-Why this shape: a single pass over memory for the row lengths of real models, no second launch, no shared memory
-of our own. Row offsets are 64-bit, so tensors with more than 2**31 elements work.
+Why this shape: a single pass over memory for the row lengths of real models, no second launch, no shared
+memory of our own. Row offsets are 64-bit, so tensors with more than 2**31 elements work.
 
 Measured share of the limit: not measured yet on a GPU.
 """

@@ -1,12 +1,12 @@
 """Softmax over the last dimension.
 
-Algorithm: rows of up to 16,384 columns are held in registers: one load, the row's maximum, exponentials, their
-sum, one store. Short rows share a program, so that a block of threads always has enough to do. Longer rows are
-read twice in chunks: the first pass keeps a running maximum and a sum that is rescaled whenever the maximum
-grows (online softmax), the second one normalises. All arithmetic is float32 whatever the dtype.
+Algorithm: rows of up to 16,384 columns are held in registers: one load, the row's maximum, exponentials,
+their sum, one store. Short rows share a program, so that a block of threads always has enough to do. Longer
+rows are read twice in chunks: the first pass keeps a running maximum and a sum that is rescaled whenever
+the maximum grows (online softmax), the second one normalises. All arithmetic is float32 whatever the dtype.
 
-Must move: 2 * rows * columns * itemsize bytes (one read, one write); the long path reads once more, mostly from
-L2. About 5 flops an element, so memory bandwidth is the only limit that matters.
+Must move: 2 * rows * columns * itemsize bytes (one read, one write); the long path reads once more, mostly
+from L2. About 5 flops an element, so memory bandwidth is the only limit that matters.
 
 Why this shape: a single pass over memory for nearly all row lengths, no shared memory of our own, no second
 launch. Row offsets are 64-bit, so tensors with more than 2**31 elements work.

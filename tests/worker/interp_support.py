@@ -14,19 +14,19 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KERNELS = os.path.join(ROOT, "tests", "worker", "kernels")
+KERNELS = os.path.join(ROOT, "tests", "worker", "fixtures", "interp")
 STARTERS = os.path.join(ROOT, "kernels", "triton")
 RENAMED_COPY = os.path.join(KERNELS, "places.py")
 SHOWN_PATH = "/home/user/project/places.py"
 sys.path.insert(0, os.path.join(ROOT, "src", "runner", "python"))
 
-from warpsmith_worker import interpreter
+from warpsmith_worker import interpreter  # noqa: E402 - the environment is set first
 
 interpreter.install(
     interpreter.UserPaths(text_path=RENAMED_COPY, path=SHOWN_PATH, folders=[KERNELS, STARTERS])
 )
 
-import torch
+import torch  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -53,7 +53,7 @@ def session(
         max_programs=max_programs,
         compare_values=compare_values,
         sampling_seed=sampling_seed,
-        on_progress=lambda done, total: None,
+        on_progress=lambda *_: None,
     )
 
 

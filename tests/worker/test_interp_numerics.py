@@ -121,7 +121,7 @@ class Numerics(unittest.TestCase):
 
     def test_casts_to_float8_saturate(self) -> None:
         x = torch.tensor([1e6, -1e6, float("inf"), float("nan")])
-        for dtype, limit in zip(FLOAT8, (448.0, 57344.0)):
+        for dtype, limit in zip(FLOAT8, (448.0, 57344.0), strict=False):
             out = torch.zeros(4, dtype=dtype)
             self.launch("cast", x, out, B=4, ROUND=None)
             self.assertEqual(out.float()[:3].tolist(), [limit, -limit, limit])

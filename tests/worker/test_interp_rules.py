@@ -45,7 +45,7 @@ class Rules(unittest.TestCase):
         self.assert_refused("large_block", "large", "exceeds triton maximum tensor numel")
         self.assert_refused("odd_block", "odd", "power of 2")
         self.assert_refused("thin_dot", "thin", "K >= 16")
-        self.assert_refused("vector_dot", "vector", "2D or 3D")
+        self.assert_refused("vector_dot", "vector", "input")
 
     def test_d38_globals_that_are_not_constexpr(self) -> None:
         self.assert_refused("annotated_global", "annotated", "UNROLL")

@@ -38,12 +38,11 @@ class Starters(unittest.TestCase):
             (5, 1000),
             (2, 3, 7),
             (2, 16385),
-            (33, 20000),
             (0, 128),
             (4, 0),
         ]
         for dtype in DTYPES:
-            for shape in shapes[:-3] + [(2, 20000)] + shapes[-2:]:
+            for shape in shapes:
                 with self.subTest(dtype=dtype, shape=shape):
                     x = torch.randn(shape).to(dtype) * 3
                     result = self.run_checked("softmax", x=x)

@@ -34,6 +34,6 @@ def install(user_paths: UserPaths) -> None:
 
 
 def register_uninitialised(tensor: Any) -> None:
-    """Tells that a storage was made by ``torch.empty*`` and filled with a pattern that repeats every 8 bytes."""
+    """A storage was made by ``torch.empty*`` and filled with a pattern of period 8 bytes or less."""
     if _runtime is not None:
         _runtime.register_uninitialised(tensor)

@@ -106,7 +106,7 @@ def resolved_grid(grid: Any, meta: dict[str, Any]) -> tuple[int, int, int]:
     if not 1 <= len(sizes) <= 3:
         raise TritonCompileError(f"the grid must have one to three dimensions, got {grid!r}")
     x, y, z = (*sizes, 1, 1)[:3]
-    for axis, (size, limit) in enumerate(zip((x, y, z), _MAX_GRID)):
+    for axis, (size, limit) in enumerate(zip((x, y, z), _MAX_GRID, strict=False)):
         if size < 0 or (size > limit and 0 not in (x, y, z)):
             raise TritonCompileError(
                 f"the grid {(x, y, z)} has {size} programs on axis {axis}; CUDA allows 0 to {limit}"

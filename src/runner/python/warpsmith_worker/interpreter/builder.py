@@ -3,6 +3,7 @@
 Subclasses the stock builder: what is not overridden here works as Triton ships it. Signatures take `*rest`
 where Triton versions differ.
 """
+# ruff: noqa: D102, ARG002, A002 - names and signatures of these methods are Triton's
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class CheckedBuilder(stock.InterpreterBuilder):
     def __init__(self) -> None:
         super().__init__()
         self.checker: MemoryChecker | None = None
-        self.record_finding: Callable[[str, str], None] = lambda kind, message: None
+        self.record_finding: Callable[[str, str], None] = _ignore
         self.locate: Callable[[], tuple[Any, list[Any]]] = lambda: (None, [])
         self.record_tf32: Callable[[], None] = lambda: None
         self.overflow_armed = False
@@ -526,6 +527,14 @@ def _cuda_like(options: Any) -> Any:
     return replace(options, **{name: value for name, value in wanted.items() if name in known})
 
 
+def _ignore(*_arguments: Any) -> None:
+    """No launch is running."""
+
+
+def _no_minimum(_left: Any, _right: Any) -> tuple[int, int, int]:
+    return (1, 1, 1)
+
+
 def _min_dot_size() -> Callable[[Any, Any], tuple[int, int, int]]:
     try:
         from triton.backends.compiler import GPUTarget
@@ -533,4 +542,4 @@ def _min_dot_size() -> Callable[[Any, Any], tuple[int, int, int]]:
 
         return min_dot_size(GPUTarget("cuda", 90, 32))
     except ImportError:
-        return lambda left, right: (1, 1, 1)
+        return _no_minimum

@@ -149,7 +149,7 @@ class MemoryChecker:
                 self._check_initialised(part, "atomic")
             before.append(self._memory(part).copy())
         result = perform(full)
-        for part, old in zip(parts, before):
+        for part, old in zip(parts, before, strict=False):
             self._after_atomic(part, (self._memory(part) != old) & (not conditional))
         if parts:
             self.epochs.release()
@@ -303,7 +303,7 @@ class MemoryChecker:
             region.uninitialised.mark_stored(region, index)
         if region.writer is not None:
             # Looked at before this atomic acquires anything: its own element cannot order a plain store
-            # to itself. An atomic that leaves the value alone only observes: it may wait for a plainly stored flag.
+            # to itself. An atomic that leaves the value alone only observes, perhaps a plainly stored flag.
             # Plain reads beside atomics are not told: they are often deliberate peeks.
             marks = region.writer.get(index)
             foreign = epochs.foreign(marks)

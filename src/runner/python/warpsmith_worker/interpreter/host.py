@@ -1,4 +1,5 @@
 """What host code around kernels asks of a GPU: autotuning, benchmarks and the active driver."""
+# ruff: noqa: ARG002, ARG004 - the driver's methods take what Triton passes
 
 from __future__ import annotations
 
@@ -32,15 +33,15 @@ def install() -> None:
         if hasattr(triton.testing, name):
             setattr(triton.testing, name, do_bench)
     # All configurations answer the same, so the first one wins, and none is run only to be timed.
-    autotuner.Autotuner.do_bench = property(lambda tuner: _no_benchmark)
+    autotuner.Autotuner.do_bench = property(lambda _: _no_benchmark)
 
 
 def do_bench(
     fn: Callable[[], Any],
-    *positional: Any,
+    *_positional: Any,
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
-    **options: Any,
+    **_options: Any,
 ) -> Any:
     """Runs the function once and answers a placeholder in the shape that was asked for."""
     fn()
@@ -51,7 +52,7 @@ def do_bench(
 
 
 def _no_benchmark(
-    kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **options: Any
+    _kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **_options: Any
 ) -> list[float]:
     return [PLACEHOLDER_MS] * max(1, len(quantiles))
 

@@ -49,6 +49,17 @@ _UNARY_NUMPY = {
         ]
     )
 }
+
+
+def _leading_zeros(values: np.ndarray) -> np.ndarray:
+    width = values.dtype.itemsize * 8
+    unsigned = values.view(f"u{values.dtype.itemsize}")
+    count = np.full(values.shape, width, np.int32)
+    for bit in range(width):
+        count = np.where((unsigned >> unsigned.dtype.type(bit)) & 1, width - 1 - bit, count)
+    return count.astype(np.int32)
+
+
 _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     **_UNARY_NUMPY,
     "abs": np.abs,
@@ -100,19 +111,10 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "signbitd": lambda x: np.signbit(x).astype(np.int32),
     "popc": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")).astype(np.int32),
     "popcll": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")).astype(np.int32),
-    "clz": lambda x: _leading_zeros(x),
-    "clzll": lambda x: _leading_zeros(x),
+    "clz": _leading_zeros,
+    "clzll": _leading_zeros,
 }
 _APPROXIMATE_PREFIX = "fast_"
-
-
-def _leading_zeros(values: np.ndarray) -> np.ndarray:
-    width = values.dtype.itemsize * 8
-    unsigned = values.view(f"u{values.dtype.itemsize}")
-    count = np.full(values.shape, width, np.int32)
-    for bit in range(width):
-        count = np.where((unsigned >> unsigned.dtype.type(bit)) & 1, width - 1 - bit, count)
-    return count.astype(np.int32)
 
 
 def call(symbol: str, arguments: Sequence[np.ndarray]) -> np.ndarray:

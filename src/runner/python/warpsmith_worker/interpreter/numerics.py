@@ -27,7 +27,7 @@ def float32_to_bfloat16(values: np.ndarray, toward_zero: bool = False) -> np.nda
     else:
         odd = (bits >> np.uint32(16)) & np.uint32(1)
         rounded = ((bits + (odd + np.uint32(0x7FFF))) >> np.uint32(16)).astype(np.uint16)
-    nan = values != values
+    nan = np.isnan(values)
     if nan.any():
         rounded = np.where(nan, _BFLOAT16_NAN, rounded)
     return np.asarray(rounded)
@@ -58,7 +58,7 @@ class Float8:
     """One 8-bit floating-point format, converted by table."""
 
     def __init__(self, exponent_bits: int, bias: int, special: str) -> None:
-        """``special``: ``ieee`` (inf and NaN at the top), ``fn`` (only NaN), ``fnuz`` (NaN is -0), ``none``."""
+        """``special``: ``ieee`` (inf and NaN on top), ``fn`` (only NaN), ``fnuz`` (NaN is -0), ``none``."""
         self.special = special
         self.values = _float8_values(exponent_bits, bias, special)
         codes = np.arange(128)
@@ -133,7 +133,7 @@ def saturating_float_to_int(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
         wide = values.astype(np.float64)
     plain = np.where(wide >= float(limits.max), limits.max, plain)
     plain = np.where(wide <= float(limits.min), limits.min, plain)
-    return np.where(wide != wide, 0, plain).astype(dtype)
+    return np.where(np.isnan(wide), 0, plain).astype(dtype)
 
 
 def tree_reduce(data: np.ndarray, axis: int, combine: Callable[..., np.ndarray]) -> np.ndarray:

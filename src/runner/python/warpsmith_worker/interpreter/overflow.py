@@ -66,7 +66,7 @@ def wrapped_lanes(operation: str, left: np.ndarray, right: np.ndarray) -> np.nda
     else:
         corners = (low_l * low_r, low_l * high_r, high_l * low_r, high_l * high_r)
         low, high = min(corners), max(corners)
-    if -(2**31) <= low and high < 2**31:
+    if low >= -(2**31) and high < 2**31:
         return None
     wide = _WIDE[operation](left.astype(np.int64), right.astype(np.int64))
     lanes = (wide < -(2**31)) | (wide >= 2**31)

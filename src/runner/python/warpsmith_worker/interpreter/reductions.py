@@ -1,4 +1,5 @@
 """`tl.reduce` and `tl.associative_scan`, rounded like the trees of threads that compute them on a GPU."""
+# ruff: noqa: A002, ARG001 - the signatures are Triton's
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **ign
         results = [
             result.reshape((1,) * rank) if whole else np.expand_dims(result, position) for result in results
         ]
-    return tuple(_tensor(np.asarray(result), dtype) for result, dtype in zip(results, dtypes))
+    return tuple(_tensor(np.asarray(result), dtype) for result, dtype in zip(results, dtypes, strict=False))
 
 
 def _reduced(arrays: list[np.ndarray], dtypes: list[Any], axis: int, combine_fn: Any) -> list[np.ndarray]:
@@ -153,7 +154,7 @@ def _combined(
                 [np.asarray(a[position]) for a in right],
                 dtypes,
             )
-            for output, scalar in zip(outputs, scalars):
+            for output, scalar in zip(outputs, scalars, strict=False):
                 output[position] = scalar.reshape(-1)[0]
         return outputs
 
@@ -164,14 +165,18 @@ def _call(
     right: Sequence[np.ndarray],
     dtypes: Sequence[Any],
 ) -> list[np.ndarray]:
-    arguments = [_tensor(np.ascontiguousarray(data), dtype) for data, dtype in zip(left, dtypes)]
-    arguments += [_tensor(np.ascontiguousarray(data), dtype) for data, dtype in zip(right, dtypes)]
+    arguments = [
+        _tensor(np.ascontiguousarray(data), dtype) for data, dtype in zip(left, dtypes, strict=False)
+    ]
+    arguments += [
+        _tensor(np.ascontiguousarray(data), dtype) for data, dtype in zip(right, dtypes, strict=False)
+    ]
     answer = combine_fn(*arguments)
     answers = answer if isinstance(answer, (tuple, list)) else (answer,)
     if len(answers) != len(dtypes):
         raise FrontEndError(f"the combine function returns {len(answers)} values instead of {len(dtypes)}")
     results = []
-    for value, dtype in zip(answers, dtypes):
+    for value, dtype in zip(answers, dtypes, strict=False):
         if isinstance(value, tl.tensor):
             if value.dtype != dtype:
                 raise FrontEndError(f"the combine function returns {value.dtype} where {dtype} goes in")
@@ -200,7 +205,7 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
         scanned = [array[::-1] for array in scanned]
     return tuple(
         _tensor(np.ascontiguousarray(np.moveaxis(array, 0, position)), dtype)
-        for array, dtype in zip(scanned, dtypes)
+        for array, dtype in zip(scanned, dtypes, strict=False)
     )
 
 
@@ -219,6 +224,9 @@ def _scanned(arrays: list[np.ndarray], dtypes: list[Any], combine_fn: Any) -> li
     while distance < length:
         earlier = [np.concatenate([array[:distance], array[:-distance]]) for array in current]
         combined = _combined(combine_fn, earlier, current, dtypes)
-        current = [np.concatenate([old[:distance], new[distance:]]) for old, new in zip(current, combined)]
+        current = [
+            np.concatenate([old[:distance], new[distance:]])
+            for old, new in zip(current, combined, strict=False)
+        ]
         distance *= 2
     return current

@@ -151,9 +151,9 @@ def install(paths: UserPaths) -> Runtime:
     runtime.semantic.builder = runtime.builder
     # The whole of `tl` is patched once, instead of at every launch and every nested call.
     stock._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
-    stock._patch_lang = lambda function: _NOTHING_TO_RESTORE
+    stock._patch_lang = lambda _: _NOTHING_TO_RESTORE
     _bind_builtins(runtime.semantic)
-    _patch_language(runtime)
+    _patch_language()
     _patch_functions(runtime)
     _arm_overflow_checks(runtime)
     libdevice.connect(runtime.semantic)
@@ -161,17 +161,14 @@ def install(paths: UserPaths) -> Runtime:
     return runtime
 
 
-_NOTHING_TO_RESTORE = SimpleNamespace(restore=lambda: None, set_attr=lambda obj, name, value: None)
+_NOTHING_TO_RESTORE = SimpleNamespace(restore=lambda: None, set_attr=lambda *_: None)
 
 
 def _bind_builtins(semantic: Any) -> None:
-    """Gives every builtin our semantic directly: cheaper than the stock closures, and the same in all versions."""
+    """Gives every builtin our semantic directly: cheaper than the stock closures, same in all versions."""
     owners = [tl, tl.core, tl.math, tl.tensor]
-    owners += [
-        getattr(tl.core, name)
-        for name in ("tensor_descriptor_base", "tensor_descriptor")
-        if hasattr(tl.core, name)
-    ]
+    names = ("tensor_descriptor_base", "tensor_descriptor")
+    owners.extend(getattr(tl.core, name) for name in names if hasattr(tl.core, name))
     for owner in owners:
         for name, patched in list(vars(owner).items()):
             member = (getattr(patched, "__kwdefaults__", None) or {}).get("member")
@@ -192,7 +189,7 @@ def _bound(member: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
     return call
 
 
-def _patch_language(runtime: Runtime) -> None:
+def _patch_language() -> None:
     for module in (tl, tl.core):
         module.reduce = reductions.reduce
         module.associative_scan = reductions.associative_scan
@@ -215,7 +212,7 @@ class _Range:
     __triton_builtin__ = True
 
 
-def _static_assert(cond: Any, msg: Any = "", **ignored: Any) -> None:
+def _static_assert(cond: Any, msg: Any = "", **_ignored: Any) -> None:
     """`tl.static_assert`: the condition must be known when the kernel is compiled."""
     if isinstance(cond, tl.constexpr):
         cond = cond.value
@@ -239,13 +236,13 @@ def _patch_functions(runtime: Runtime) -> None:
 
     interpreted.run = run
     interpreted.__call__ = call
-    interpreted.rewrite = lambda self: runtime.rewritten(self)
+    interpreted.rewrite = lambda self: runtime.rewritten(self)  # noqa: PLW0108 - binds as a method
 
 
 def _arm_overflow_checks(runtime: Runtime) -> None:
     builder = runtime.builder
 
-    def watch(lhs: Any, rhs: Any, operation: Any) -> None:
+    def watch(lhs: Any, _rhs: Any, _operation: Any) -> None:
         """Called before each int add, sub and mul that may not wrap silently."""
         scalar = lhs.type.scalar
         if scalar.name == "int32" and not _in_random_module():

@@ -51,14 +51,14 @@ class Undefined:
         self._undefined_name = name
 
     def __getattr__(self, attribute: str) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self, *_rest: Any) -> NoReturn:
         name = self.__dict__.get("_undefined_name", "this name")
         raise FrontEndError(
             f"{name} is not defined: it was first assigned inside a loop or one branch of an `if`, and "
             "Triton forgets such names afterwards"
         )
-
-    def _refuse(self, *rest: Any) -> NoReturn:
-        self.value
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
@@ -182,7 +182,8 @@ class Helpers:
     def comparison_chain(self, operators: Sequence[str], *operands: Any) -> Any:
         """``a < b < c`` with each operand evaluated once."""
         results = (
-            _COMPARISONS[name](left, right) for name, left, right in zip(operators, operands, operands[1:])
+            _COMPARISONS[name](left, right)
+            for name, left, right in zip(operators, operands, operands[1:], strict=False)
         )
         return self._boolean(True, results)
 
@@ -268,7 +269,7 @@ def _survivors(live: frozenset[str], names: dict[str, Any], assigned: Sequence[s
     return [names[name] if name in live and name in names else Undefined(name) for name in assigned]
 
 
-def _static_range(arg1: Any, arg2: Any = None, step: Any = None, **options: Any) -> range:
+def _static_range(arg1: Any, arg2: Any = None, step: Any = None, **_options: Any) -> range:
     first, second, stride = (
         bound.value if isinstance(bound, tl.constexpr) else bound for bound in (arg1, arg2, step)
     )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class LaunchRecord:
 class Session:
     """Context manager around one call of the user's entry; several may follow each other in a process."""
 
-    _active: list[Session] = []
+    _active: ClassVar[list[Session]] = []
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Session:
         """The session that launches are recorded in now."""
         return cls._active[-1] if cls._active else None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Session:  # noqa: PYI034 - `Self` came with Python 3.11
         Session._active.append(self)
         return self
 

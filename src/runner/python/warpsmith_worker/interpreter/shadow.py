@@ -8,11 +8,10 @@ from __future__ import annotations
 import bisect
 import ctypes
 from collections.abc import Iterable, Iterator
-from typing import Union
 
 import numpy as np
 
-Index = Union[slice, np.ndarray]
+Index = slice | np.ndarray
 """Elements: a slice with step 1 when they are consecutive, else an int64 array."""
 
 _PAGE_BITS = 16
@@ -98,7 +97,7 @@ class Shadow:
         order = np.argsort(pages, kind="stable")
         ordered = pages[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-        for start, stop in zip(starts, [*starts[1:], len(ordered)]):
+        for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=False):
             lanes = order[start:stop]
             yield int(ordered[start]), within[lanes], lanes
 

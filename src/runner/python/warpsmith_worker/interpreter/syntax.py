@@ -125,7 +125,7 @@ class _Scope:
         code = function.__code__
         self.locals = {*code.co_varnames, *code.co_cellvars}
         self._outer: dict[str, Any] = {}
-        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
             self._outer[name] = cell.cell_contents
         self._globals = function.__globals__
 
