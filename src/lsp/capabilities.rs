@@ -26,7 +26,9 @@ impl ClientProfile {
         let workspace = client.workspace.as_ref();
         let documents = client.text_document.as_ref();
         Self {
-            encoding: negotiate(client.general.as_ref().and_then(|general| general.position_encodings.as_deref())),
+            encoding: negotiate(
+                client.general.as_ref().and_then(|general| general.position_encodings.as_deref()),
+            ),
             progress: window.and_then(|window| window.work_done_progress).unwrap_or(false),
             lens_refresh: workspace
                 .and_then(|workspace| workspace.code_lens.as_ref()?.refresh_support)

@@ -40,7 +40,10 @@ fn hash_tree(root: Node<'_>, text: &[u8], hasher: &mut blake3::Hasher) {
                 continue;
             }
             let between = text.get(hashed_to..range.start).unwrap_or_default();
-            hash_bytes(&between.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect::<Vec<_>>(), hasher);
+            hash_bytes(
+                &between.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect::<Vec<_>>(),
+                hasher,
+            );
             hash_bytes(&text[range.clone()], hasher);
             hashed_to = range.end;
             hasher.update(b")");

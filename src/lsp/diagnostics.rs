@@ -53,7 +53,8 @@ fn diagnostic(
     if let Some(kernel) = &group.kernel {
         file.kernels.find(kernel)?;
     }
-    let range = range_to(&file.document, &group.anchor.resolve(&file.kernels, &file.document)?, client.encoding);
+    let range =
+        range_to(&file.document, &group.anchor.resolve(&file.kernels, &file.document)?, client.encoding);
     let mut message = group.message.clone();
     if stale {
         message.insert_str(0, STALE);

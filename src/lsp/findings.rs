@@ -101,7 +101,9 @@ impl Anchor {
         match self {
             Self::FirstLine => Some(document.trimmed_line(0)),
             Self::Kernel(id) => kernels.find(id).map(|kernel| kernel.name_range.clone()),
-            Self::Line(line) => Some(document.trimmed_line(document.line_of(line.start.unwrap_or(line.near)))),
+            Self::Line(line) => {
+                Some(document.trimmed_line(document.line_of(line.start.unwrap_or(line.near))))
+            }
         }
     }
 }
@@ -208,9 +210,9 @@ impl Judged<'_> {
         let finding = occurrence.finding;
         match finding.code {
             Code::SyntaxError => {
-                let line = self.own_line(finding.place.as_ref()).or_else(|| {
-                    Some(self.document.line_of(self.model.first_error.as_ref()?.start))
-                });
+                let line = self
+                    .own_line(finding.place.as_ref())
+                    .or_else(|| Some(self.document.line_of(self.model.first_error.as_ref()?.start)));
                 return (line.map_or(Anchor::FirstLine, |line| self.line(line)), None);
             }
             code if code.verdict() == Verdict::CouldNotRun => return (Anchor::FirstLine, None),

@@ -47,7 +47,8 @@ fn write_table(text: &mut String, report: &Report, kernel: &KernelAnchor) {
     text.push_str("\n| stage | case | dtype | verdict | max error | reference's own | allowed |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for record in cases.iter().take(ROWS) {
-        let axes: Vec<String> = record.case.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+        let axes: Vec<String> =
+            record.case.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
         let (error, own, allowed) = errors(record);
         let _ = writeln!(
             text,
@@ -76,7 +77,8 @@ fn outcome(record: &CaseRecord) -> String {
 /// Largest error over the outputs, the reference's own, and what was allowed at the worst element.
 /// What was not measured is `n/a`.
 fn errors(record: &CaseRecord) -> (String, String, String) {
-    let Some(worst) = record.errors.iter().max_by(|a, b| a.max_absolute_error.0.total_cmp(&b.max_absolute_error.0))
+    let Some(worst) =
+        record.errors.iter().max_by(|a, b| a.max_absolute_error.0.total_cmp(&b.max_absolute_error.0))
     else {
         return ("n/a".to_owned(), "n/a".to_owned(), "n/a".to_owned());
     };

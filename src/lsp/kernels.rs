@@ -85,7 +85,8 @@ impl Kernels {
 
 fn shift_range(range: &Range<usize>, splice: &Splice) -> Range<usize> {
     let start = splice.shift(range.start).unwrap_or(splice.start);
-    let end = if range.end <= splice.start { range.end } else { splice.shift(range.end).unwrap_or(splice.new_end) };
+    let end =
+        if range.end <= splice.start { range.end } else { splice.shift(range.end).unwrap_or(splice.new_end) };
     start..end.max(start)
 }
 
@@ -95,11 +96,8 @@ mod tests {
     use crate::source::{LaunchContext, LaunchSite};
 
     fn kernel(name: &str, range: Range<usize>, launched: bool) -> Kernel {
-        let launch = LaunchSite {
-            range: 100..110,
-            context: LaunchContext::Function,
-            function: "run".to_owned(),
-        };
+        let launch =
+            LaunchSite { range: 100..110, context: LaunchContext::Function, function: "run".to_owned() };
         Kernel {
             id: KernelId(name.to_owned()),
             name: name.to_owned(),
@@ -121,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_broken_parse_keeps_the_last_good_kernels_moved_by_the_edits() {
-        let mut kernels = Kernels::new(&model(vec![kernel("a", 10..30, true), kernel("b", 40..60, true)], false));
+        let mut kernels =
+            Kernels::new(&model(vec![kernel("a", 10..30, true), kernel("b", 40..60, true)], false));
         kernels.shift(&Splice { start: 35, old_end: 35, new_end: 40 });
         kernels.update(&model(vec![kernel("a", 10..30, false)], true));
         assert_eq!(kernels.launched().count(), 2);

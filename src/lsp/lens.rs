@@ -46,7 +46,8 @@ pub(crate) fn verdict(report: &Report, kernel: &str) -> String {
 
 /// The first wrong case, one that blames this kernel before one that blames nobody or another.
 fn wrong(report: &Report, kernel: &str) -> String {
-    let of_cases = report.cases.iter().flat_map(|case| case.findings.iter().map(move |finding| (finding, Some(case))));
+    let of_cases =
+        report.cases.iter().flat_map(|case| case.findings.iter().map(move |finding| (finding, Some(case))));
     let of_no_case = report.findings.iter().map(|finding| (finding, None));
     let blame = |finding: &Finding| match finding.kernel.as_deref() {
         Some(name) if name == kernel => 0,
@@ -107,7 +108,8 @@ fn passed(report: &Report, kernel: &str) -> String {
     }
     let mut parts: Vec<String> = report.oracle.iter().map(|oracle| oracle.label.clone()).collect();
     parts.push(plural(cases.len(), "case"));
-    let dtypes = Dtype::ALL.into_iter().filter(|dtype| cases.iter().any(|record| record.case.dtype == *dtype));
+    let dtypes =
+        Dtype::ALL.into_iter().filter(|dtype| cases.iter().any(|record| record.case.dtype == *dtype));
     parts.push(dtypes.map(Dtype::short).collect::<Vec<_>>().join(" "));
     let warnings = cases.iter().filter(|record| !record.findings.is_empty()).count();
     if warnings > 0 || !report.findings.is_empty() {

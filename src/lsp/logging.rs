@@ -48,10 +48,7 @@ pub fn start(folder: Option<&Path>) -> Result<(), TryInitError> {
 }
 
 fn filter(default: LevelFilter) -> EnvFilter {
-    EnvFilter::builder()
-        .with_default_directive(default.into())
-        .with_env_var(FILTER_VARIABLE)
-        .from_env_lossy()
+    EnvFilter::builder().with_default_directive(default.into()).with_env_var(FILTER_VARIABLE).from_env_lossy()
 }
 
 /// Panics go to the log with a backtrace, not to stderr directly: a broken pipe there panics again.
@@ -115,7 +112,8 @@ mod tests {
     #[test]
     fn two_writers_stay_within_two_caps() {
         let folder = tempfile::tempdir().unwrap();
-        let mut logs = [LogFile::open(folder.path(), 1000).unwrap(), LogFile::open(folder.path(), 1000).unwrap()];
+        let mut logs =
+            [LogFile::open(folder.path(), 1000).unwrap(), LogFile::open(folder.path(), 1000).unwrap()];
         for turn in 0..500 {
             logs[turn % 2].write_all(&[b'x'; 50]).unwrap();
         }

@@ -54,7 +54,11 @@ async fn run(mut state: GlobalState, mut events: EventReceiver) -> LoopEnd {
         }
         guarded("settle", || state.settle());
         if turn.elapsed() > SLOW_TURN {
-            tracing::warn!(last_event = name, elapsed_ms = turn.elapsed().as_millis(), "slow turn of the main loop");
+            tracing::warn!(
+                last_event = name,
+                elapsed_ms = turn.elapsed().as_millis(),
+                "slow turn of the main loop"
+            );
         }
     }
     LoopEnd { shutdown_requested: state.shutdown_requested }

@@ -30,8 +30,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let shown = [0.0, 1.0, 1.25, 100.0, 1.0 / 3.0, 123456.7, 1e6, 3.1e-7, 0.00098, -2.5, f64::NAN, f64::INFINITY]
-            .map(|value| show(Number(value)));
+        let shown =
+            [0.0, 1.0, 1.25, 100.0, 1.0 / 3.0, 123456.7, 1e6, 3.1e-7, 0.00098, -2.5, f64::NAN, f64::INFINITY]
+                .map(|value| show(Number(value)));
         let expected =
             ["0", "1", "1.25", "100", "0.333333", "123457", "1e6", "3.1e-7", "0.00098", "-2.5", "NaN", "inf"];
         assert_eq!(shown, expected);

@@ -52,7 +52,11 @@ impl Outbox {
 }
 
 /// Sends until every [`Outbox`] is gone.
-pub(crate) async fn run(client: Client, mut messages: mpsc::UnboundedReceiver<Outgoing>, events: EventSender) {
+pub(crate) async fn run(
+    client: Client,
+    mut messages: mpsc::UnboundedReceiver<Outgoing>,
+    events: EventSender,
+) {
     while let Some(message) = messages.recv().await {
         match message {
             Outgoing::Diagnostics(params) => {

@@ -119,7 +119,9 @@ impl Progress {
     pub(crate) fn end(&mut self, message: &str) -> Option<ProgressStep> {
         let open = matches!(self.state, State::Open { .. });
         self.state = State::Closed;
-        open.then(|| self.say(WorkDoneProgress::End(WorkDoneProgressEnd { message: Some(message.to_owned()) })))
+        open.then(|| {
+            self.say(WorkDoneProgress::End(WorkDoneProgressEnd { message: Some(message.to_owned()) }))
+        })
     }
 
     fn say(&self, value: WorkDoneProgress) -> ProgressStep {
@@ -140,13 +142,13 @@ mod tests {
         match step {
             None => "nothing",
             Some(ProgressStep::Create(_)) => "create",
-            Some(ProgressStep::Send(ProgressParams { value: ProgressParamsValue::WorkDone(value), .. })) => {
-                match value {
-                    WorkDoneProgress::Begin(_) => "begin",
-                    WorkDoneProgress::Report(_) => "report",
-                    WorkDoneProgress::End(_) => "end",
-                }
-            }
+            Some(ProgressStep::Send(ProgressParams {
+                value: ProgressParamsValue::WorkDone(value), ..
+            })) => match value {
+                WorkDoneProgress::Begin(_) => "begin",
+                WorkDoneProgress::Report(_) => "report",
+                WorkDoneProgress::End(_) => "end",
+            },
         }
     }
 

@@ -188,8 +188,12 @@ impl GlobalState {
     fn start(&mut self, job: Arc<CheckJob>) {
         let title = format!("check {}", FileState::display_name(&job.uri));
         let show_at = Instant::now() + self.context.timing.progress_delay;
-        let (cancel, task) =
-            spawn(&job, Arc::clone(&self.context.checker), &self.context.workers, self.context.events.clone());
+        let (cancel, task) = spawn(
+            &job,
+            Arc::clone(&self.context.checker),
+            &self.context.workers,
+            self.context.events.clone(),
+        );
         let progress = Progress::new(job.generation, title, self.client.progress, show_at);
         self.active = Some(ActiveRun { job, cancel, task, progress, done: 0, planned: None });
         self.show_phase();
@@ -260,7 +264,8 @@ impl GlobalState {
         let Some(active) = &self.active else { return };
         let phase = Phase::Running { done: active.done, planned: active.planned };
         let run = self.files.get_mut(&active.job.uri).and_then(|file| file.run.as_mut());
-        if let Some(run) = run.filter(|run| run.job.generation == active.job.generation && run.phase != phase) {
+        if let Some(run) = run.filter(|run| run.job.generation == active.job.generation && run.phase != phase)
+        {
             run.phase = phase;
             self.refresh.want_count(Instant::now());
         }
@@ -283,15 +288,18 @@ impl GlobalState {
 
     /// Takes a report into its file, unless the file was closed or a newer check was asked for.
     fn conclude(&mut self, job: &CheckJob, report: Report) {
-        let awaited = |file: &&mut FileState| {
-            file.run.as_ref().is_some_and(|run| run.job.generation == job.generation)
-        };
+        let awaited =
+            |file: &&mut FileState| file.run.as_ref().is_some_and(|run| run.job.generation == job.generation);
         let Some(file) = self.files.get_mut(&job.uri).filter(awaited) else {
-            tracing::info!(generation = job.generation, "the report of a check that nobody awaits was dropped");
+            tracing::info!(
+                generation = job.generation,
+                "the report of a check that nobody awaits was dropped"
+            );
             return;
         };
         tracing::info!(generation = job.generation, verdict = report.verdict.words(), "check ended");
-        for finding in report.findings.iter().filter(|finding| finding.code.verdict() == Verdict::CouldNotRun) {
+        for finding in report.findings.iter().filter(|finding| finding.code.verdict() == Verdict::CouldNotRun)
+        {
             tracing::info!(generation = job.generation, code = %finding.code.name(), "{}", finding.message);
         }
         if is_cancelled(&report) {

@@ -93,7 +93,8 @@ where
 
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Action<J>> {
         let mut actions = Vec::new();
-        if let Some(running) = self.running.take_if(|running| running.give_up_at.is_some_and(|at| at <= now)) {
+        if let Some(running) = self.running.take_if(|running| running.give_up_at.is_some_and(|at| at <= now))
+        {
             actions.push(Action::Abandon(running.generation));
         }
         if self.running.is_none()

@@ -56,8 +56,19 @@ fn naive_byte(text: &str, place: Position, encoding: PositionEncoding) -> usize 
 
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
-        Just("a"), Just("é"), Just("漢字"), Just("😀"), Just("👩‍🚀"), Just("e\u{301}"), Just("\u{2028}"),
-        Just("\t"), Just(" "), Just("\n"), Just("\r\n"), Just("\r"), Just("def k():\n"),
+        Just("a"),
+        Just("é"),
+        Just("漢字"),
+        Just("😀"),
+        Just("👩‍🚀"),
+        Just("e\u{301}"),
+        Just("\u{2028}"),
+        Just("\t"),
+        Just(" "),
+        Just("\n"),
+        Just("\r\n"),
+        Just("\r"),
+        Just("def k():\n"),
     ];
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
@@ -162,7 +173,10 @@ fn a_whole_text_that_differs_in_one_place_moves_only_what_is_behind_it() {
 #[test]
 fn a_splice_moves_what_follows_and_loses_what_it_replaced() {
     let splice = Splice { start: 4, old_end: 8, new_end: 5 };
-    assert_eq!([3, 4, 6, 8, 9].map(|offset| splice.shift(offset)), [Some(3), Some(4), None, Some(5), Some(6)]);
+    assert_eq!(
+        [3, 4, 6, 8, 9].map(|offset| splice.shift(offset)),
+        [Some(3), Some(4), None, Some(5), Some(6)]
+    );
     let insertion = Splice { start: 4, old_end: 4, new_end: 6 };
     assert_eq!(insertion.shift(4), Some(6));
 }

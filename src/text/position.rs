@@ -109,7 +109,10 @@ mod tests {
     fn only_the_line_breaks_of_the_protocol_count() {
         let text = Rope::from_str("a\u{2028}b\u{000B}c\rd\r\ne\n");
         assert_eq!(text.len_lines(), 4);
-        assert_eq!(position_of(&text, text.len_bytes(), PositionEncoding::Utf8), Position { line: 3, column: 0 });
+        assert_eq!(
+            position_of(&text, text.len_bytes(), PositionEncoding::Utf8),
+            Position { line: 3, column: 0 }
+        );
     }
 
     #[test]

@@ -13,7 +13,8 @@ fn actions(server: &mut Server, uri: &Uri, line: u32, only: Option<&str>) -> Vec
     if let Some(only) = only {
         context["only"] = json!([only]);
     }
-    let params = json!({ "textDocument": { "uri": uri }, "range": { "start": at, "end": at }, "context": context });
+    let params =
+        json!({ "textDocument": { "uri": uri }, "range": { "start": at, "end": at }, "context": context });
     match server.raw_request("textDocument/codeAction", params).expect("an answer") {
         Value::Array(actions) => actions,
         other => panic!("{other}"),
@@ -56,7 +57,8 @@ fn a_tf32_product_can_be_made_ieee() {
     let text = COPY.replace("tl.load(x_ptr + offsets)", "tl.dot(x_ptr, offsets)");
     let mut server = Server::start();
     let uri = server.open("copy.py", &text);
-    let tf32 = finding(Code::Tf32, Some(place("/kernels/copy.py", LOAD_LINE)), "only TF32 explains the error");
+    let tf32 =
+        finding(Code::Tf32, Some(place("/kernels/copy.py", LOAD_LINE)), "only TF32 explains the error");
     let report = report_of(vec![failing(launched("copy_kernel", case(16, Dtype::Float32)), tf32)]);
     server.command("warpsmith.check", &uri).expect("accepted");
     server.next_check().finish(report);

@@ -1,12 +1,14 @@
 //! Findings in the text: where they stand, how they follow it, when they go.
 
-use tower_lsp::ls_types::{Diagnostic, DiagnosticSeverity, NumberOrString, PublishDiagnosticsParams, Range, Uri};
+use tower_lsp::ls_types::{
+    Diagnostic, DiagnosticSeverity, NumberOrString, PublishDiagnosticsParams, Range, Uri,
+};
 use warpsmith::judge::{Code, Finding, Report};
 use warpsmith::spec::Dtype;
 
 use crate::support::{
-    Builder, COPY, LOAD_LINE, Server, case, could_not_run, failing, finding, launched, mismatch, passed_report,
-    place, report_of,
+    Builder, COPY, LOAD_LINE, Server, case, could_not_run, failing, finding, launched, mismatch,
+    passed_report, place, report_of,
 };
 
 const FILE: &str = "/kernels/copy.py";
@@ -37,7 +39,7 @@ fn lines(range: Range) -> (u32, u32, u32) {
 }
 
 /// The line of the load, zero-based, with the columns of what is written on it.
-const LOAD: (u32, u32, u32) = (8, 4, 36);
+const LOAD: (u32, u32, u32) = (8, 4, 32);
 
 #[test]
 fn save_wrong_fix_cleared() {
@@ -89,7 +91,10 @@ fn the_same_finding_in_many_cases_is_one_diagnostic() {
     assert!(diagnostic.message.ends_with("N=1 · f32\nand 7 more cases"), "{}", diagnostic.message);
     let related = diagnostic.related_information.clone().expect("related information");
     let messages: Vec<&str> = related.iter().map(|related| &*related.message).collect();
-    assert_eq!(messages, ["also in sweep case N=2 · f32", "also in sweep case N=3 · f32", "also in sweep case N=4 · f32"]);
+    assert_eq!(
+        messages,
+        ["also in sweep case N=2 · f32", "also in sweep case N=3 · f32", "also in sweep case N=4 · f32"]
+    );
     assert!(related.iter().all(|related| lines(related.location.range) == LOAD));
 }
 
@@ -129,8 +134,9 @@ fn a_place_in_another_file_is_related_and_the_diagnostic_stands_at_the_caller() 
 
 #[test]
 fn a_client_without_related_information_reads_it_in_the_message() {
-    let mut server =
-        Builder::default().capability("/textDocument/publishDiagnostics/relatedInformation", false.into()).start();
+    let mut server = Builder::default()
+        .capability("/textDocument/publishDiagnostics/relatedInformation", false.into())
+        .start();
     let uri = server.open("copy.py", COPY);
     let mut helper = finding(Code::Race, Some(place("/kernels/lib/helper.py", 4)), "two programs store y[0]");
     helper.called_from = vec![place(FILE, LOAD_LINE)];
@@ -138,7 +144,9 @@ fn a_client_without_related_information_reads_it_in_the_message() {
     let diagnostic = only(&published);
     assert_eq!(diagnostic.related_information, None);
     assert!(
-        diagnostic.message.ends_with("it happened here (/kernels/lib/helper.py:4)\ncalled from here (line 9)"),
+        diagnostic
+            .message
+            .ends_with("it happened here (/kernels/lib/helper.py:4)\ncalled from here (line 9)"),
         "{}",
         diagnostic.message
     );
@@ -150,7 +158,10 @@ fn what_could_not_run_is_quiet() {
     let uri = server.open("copy.py", COPY);
     let published = check(&mut server, &uri, could_not_run(Code::ImportError, "No module named pydantic"));
     let diagnostic = only(&published);
-    assert_eq!((diagnostic.severity, diagnostic.range.start.line), (Some(DiagnosticSeverity::INFORMATION), 0));
+    assert_eq!(
+        (diagnostic.severity, diagnostic.range.start.line),
+        (Some(DiagnosticSeverity::INFORMATION), 0)
+    );
 
     let mut syntax = could_not_run(Code::SyntaxError, "invalid syntax");
     syntax.findings[0].place = Some(place(FILE, LOAD_LINE));
@@ -181,13 +192,13 @@ fn findings_follow_the_text_while_it_is_typed() {
     // A comment above moves it without making it old.
     server.edit(&uri, 2, (0, 0), (0, 0), "# one\n# two\n");
     let moved = server.diagnostics();
-    assert_eq!((moved.version, lines(only(&moved).range)), (Some(2), (10, 4, 36)));
+    assert_eq!((moved.version, lines(only(&moved).range)), (Some(2), (10, 4, 32)));
     assert!(!only(&moved).message.starts_with("(stale)"));
 
     // A statement inside the kernel, above the line, moves it too.
     server.edit(&uri, 3, (9, 0), (9, 0), "    tl.device_assert(n > 0)\n");
     let moved = server.diagnostics();
-    assert_eq!((moved.version, lines(only(&moved).range)), (Some(3), (11, 4, 36)));
+    assert_eq!((moved.version, lines(only(&moved).range)), (Some(3), (11, 4, 32)));
     assert!(only(&moved).message.starts_with("(stale) "));
 
     // A half-typed line hides the kernel from the parser; the finding stays.
@@ -197,7 +208,7 @@ fn findings_follow_the_text_while_it_is_typed() {
     if moved.version == Some(4) {
         moved = server.diagnostics();
     }
-    assert_eq!((moved.version, lines(only(&moved).range)), (Some(5), (10, 4, 36)));
+    assert_eq!((moved.version, lines(only(&moved).range)), (Some(5), (10, 4, 32)));
 }
 
 #[test]
@@ -229,7 +240,7 @@ fn a_deleted_kernel_takes_its_findings_with_it_and_brings_them_back() {
     assert!(server.diagnostics().diagnostics.is_empty());
     server.edit(&uri, 3, (0, 0), (0, 0), kernel);
     let back = server.diagnostics();
-    assert_eq!(lines(only(&back).range), (3, 4, 36));
+    assert_eq!(lines(only(&back).range), (3, 4, 32));
 }
 
 #[test]

@@ -59,7 +59,8 @@ fn minimal() {
 #[test]
 fn requests_before_initialize_are_refused() {
     let mut server = Builder::default().connect();
-    let error = server.raw_request("textDocument/codeLens", json!({ "textDocument": { "uri": "file:///a.py" } }));
+    let error =
+        server.raw_request("textDocument/codeLens", json!({ "textDocument": { "uri": "file:///a.py" } }));
     assert_eq!(error.expect_err("refused")["code"], -32002);
     server.raw_request("initialize", json!({ "capabilities": {} })).expect("initialize succeeds");
 }

@@ -7,8 +7,8 @@ use warpsmith::oracle::OracleLabel;
 use warpsmith::spec::Dtype;
 
 use crate::support::{
-    Builder, COPY, Call, LOAD_LINE, Server, case, could_not_run, failing, finding, launched, passed_report, place,
-    report_of,
+    Builder, COPY, Call, LOAD_LINE, Server, case, could_not_run, failing, finding, launched, passed_report,
+    place, report_of,
 };
 
 const PASSED: &str = "✓ AutoKernel copy · torch ref · 2 cases · f32 f16";
@@ -52,7 +52,9 @@ fn a_file_without_kernels_has_none_and_its_saves_run_nothing() {
 fn an_untitled_buffer_has_none() {
     let mut server = Server::start();
     let uri: tower_lsp::ls_types::Uri = "untitled:Untitled-1".parse().expect("a URI");
-    server.raw_request("textDocument/codeLens", json!({ "textDocument": { "uri": uri } })).expect("an answer");
+    server
+        .raw_request("textDocument/codeLens", json!({ "textDocument": { "uri": uri } }))
+        .expect("an answer");
     server.notify::<tower_lsp::ls_types::notification::DidOpenTextDocument>(
         serde_json::from_value(json!({
             "textDocument": { "uri": uri, "languageId": "python", "version": 1, "text": COPY }
@@ -119,7 +121,10 @@ fn every_end_has_its_title() {
         (with(broken), "✗ wrong: out-of-bounds · N=17 · f16"),
         (with(elsewhere), "✗ wrong: out-of-bounds in other · N=17 · f16"),
         (could_not_run(Code::NoTorch, "There is no torch."), "– could not run: torch is missing"),
-        (could_not_run(Code::Timeout, "It ran for 60 s. Make it faster."), "– could not run: It ran for 60 s"),
+        (
+            could_not_run(Code::Timeout, "It ran for 60 s. Make it faster."),
+            "– could not run: It ran for 60 s",
+        ),
         (report_of(vec![launched("other", case(1, Dtype::Float32))]), "– not launched in any case"),
         (partly, "✓ AutoKernel copy · torch ref · 2 cases · f32 f16 · 1 not run"),
         (with(weak), "✓ AutoKernel copy · torch ref · 2 cases · f32 f16 · with warnings"),

@@ -62,9 +62,12 @@ fn a_check_that_ignores_the_end_is_dropped() {
 fn requests_after_shutdown_are_refused() {
     let mut server = Server::start();
     server.shutdown();
-    let error = server.raw_request("textDocument/hover", json!({
-        "textDocument": { "uri": "file:///a.py" }, "position": { "line": 0, "character": 0 },
-    }));
+    let error = server.raw_request(
+        "textDocument/hover",
+        json!({
+            "textDocument": { "uri": "file:///a.py" }, "position": { "line": 0, "character": 0 },
+        }),
+    );
     assert_eq!(error.expect_err("refused")["code"], -32600);
     server.exit();
     server.ended();

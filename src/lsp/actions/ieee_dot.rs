@@ -33,7 +33,8 @@ pub(crate) fn ieee_dot(text: &str, line: Range<usize>) -> Option<Insertion> {
         begin += text.get(begin..line.end)?.find(CALL)?;
         let after_name = begin + CALL.len();
         // `my_tl.dot(` is somebody else's.
-        let own_name = text[..begin].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.');
+        let own_name =
+            text[..begin].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.');
         if own_name && let Some(insertion) = insertion(text, after_name) {
             return Some(insertion);
         }

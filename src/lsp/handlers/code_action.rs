@@ -79,7 +79,8 @@ fn ieee_fix(
         new_text: insertion.text.to_owned(),
     };
     let code = Some(NumberOrString::String(Code::Tf32.name()));
-    let fixed: Vec<_> = params.context.diagnostics.iter().filter(|shown| shown.code == code).cloned().collect();
+    let fixed: Vec<_> =
+        params.context.diagnostics.iter().filter(|shown| shown.code == code).cloned().collect();
     Some(CodeAction {
         title: ieee_dot::TITLE.to_owned(),
         kind: Some(CodeActionKind::QUICKFIX),

@@ -30,7 +30,10 @@ pub(crate) fn command(command: &str, title: String, uri: &Uri, kernel: Option<&s
     Command { title, command: command.to_owned(), arguments }
 }
 
-pub(crate) fn execute_command(state: &mut GlobalState, params: &ExecuteCommandParams) -> Result<Option<LSPAny>> {
+pub(crate) fn execute_command(
+    state: &mut GlobalState,
+    params: &ExecuteCommandParams,
+) -> Result<Option<LSPAny>> {
     match params.command.as_str() {
         CHECK => {
             let target = target(params)?.ok_or_else(|| Error::invalid_params("expected {\"uri\": …}"))?;

@@ -179,7 +179,8 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn response(&mut self, id: i64) -> Result<Value, Value> {
-        let message = self.wait_for("response", |message| message["id"] == id && message.get("method").is_none());
+        let message =
+            self.wait_for("response", |message| message["id"] == id && message.get("method").is_none());
         match message.get("error") {
             Some(error) => Err(error.clone()),
             None => Ok(message["result"].clone()),

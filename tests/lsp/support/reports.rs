@@ -36,8 +36,7 @@ fn launch(kernel: &str) -> Launch {
 
 /// A passed case that launched `kernel`.
 pub(crate) fn launched(kernel: &str, case: Case) -> CaseRecord {
-    let worst =
-        Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001) };
+    let worst = Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001) };
     let errors = OutputErrors {
         name: "y".to_owned(),
         elements: 16,
@@ -89,7 +88,11 @@ pub(crate) fn mismatch() -> Finding {
         got: Number(f64::NAN),
         allowed: Number(0.001),
     };
-    Finding { kernel: None, element: Some(element), ..finding(Code::Mismatch, None, "12 of 16 elements differ") }
+    Finding {
+        kernel: None,
+        element: Some(element),
+        ..finding(Code::Mismatch, None, "12 of 16 elements differ")
+    }
 }
 
 pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
