@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tower_lsp::ls_types::{Diagnostic, Uri};
+use tower_lsp::ls_types::Diagnostic;
 
 use super::code_hash::code_hash;
 use super::findings::{FindingGroup, Judged, gather};
@@ -151,11 +151,5 @@ impl FileState {
         groups.iter_mut().for_each(|group| group.relocate(&self.kernels, &self.document));
         self.cancelled = false;
         self.outcome = Some(Outcome { report: Arc::new(report), code_hash: run.job.code_hash, groups });
-    }
-
-    /// The URI's last part, for titles.
-    pub(crate) fn display_name(uri: &Uri) -> String {
-        let path = uri.path().as_str();
-        path.rsplit('/').next().unwrap_or(path).to_owned()
     }
 }

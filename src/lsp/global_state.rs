@@ -124,10 +124,8 @@ impl GlobalState {
     /// The end of a turn: what is due is done, what changed is told.
     pub(crate) fn settle(&mut self) {
         let now = Instant::now();
-        if !self.shutdown_requested {
-            let actions = self.scheduler.tick(now);
-            self.perform(actions);
-        }
+        let actions = self.scheduler.tick(now);
+        self.perform(actions);
         self.tick_progress(now);
         for uri in std::mem::take(&mut self.touched) {
             self.publish(&uri);
@@ -141,7 +139,8 @@ impl GlobalState {
 
     /// Publishes the diagnostics of an open file if they changed.
     fn publish(&mut self, uri: &Uri) {
-        let Some(file) = self.files.get_mut(uri) else { return };
+        // Without a verdict there is nothing to show, and no reason to parse.
+        let Some(file) = self.files.get_mut(uri).filter(|file| file.outcome.is_some()) else { return };
         bring_up_to_date(file);
         let diagnostics = diagnostics(uri, file, &self.client);
         if *file.published == diagnostics {

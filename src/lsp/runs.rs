@@ -186,7 +186,8 @@ impl GlobalState {
     }
 
     fn start(&mut self, job: Arc<CheckJob>) {
-        let title = format!("check {}", FileState::display_name(&job.uri));
+        let file_name = job.path.file_name().unwrap_or_default();
+        let title = format!("check {}", file_name.display());
         let show_at = Instant::now() + self.context.timing.progress_delay;
         let (cancel, task) = spawn(
             &job,

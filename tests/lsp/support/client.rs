@@ -146,7 +146,11 @@ impl Server {
     }
 
     fn send(&mut self, message: &Value) {
-        let body = message.to_string();
+        self.send_text(&message.to_string());
+    }
+
+    /// A body as it stands, also one that is no JSON.
+    pub(crate) fn send_text(&mut self, body: &str) {
         let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
         let pipe = self.to_server.as_mut().expect("the pipe is open");
         let write = async { tokio::time::timeout(LIMIT, pipe.write_all(frame.as_bytes())).await };
