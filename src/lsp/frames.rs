@@ -9,22 +9,35 @@ use tower_lsp::jsonrpc::{Request, Response};
 const LONGEST_HEADER_BYTES: u64 = 4 << 10;
 const LONGEST_BODY_BYTES: usize = 256 << 20;
 
-/// Passes messages on until the input ends or the transport is gone.
+/// How the input ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InputEnd {
+    /// A `shutdown` passed by. The transport may cancel it unseen when `exit` follows at once.
+    pub(crate) after_shutdown: bool,
+}
+
+/// Passes messages on until `exit` has passed, the input ends, or the transport is gone.
 pub(crate) async fn forward(
     input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
+    end: &mut InputEnd,
 ) -> io::Result<()> {
     let mut input = BufReader::new(input);
     while let Some(length) = read_header(&mut input).await? {
         let mut body = vec![0; length];
         input.read_exact(&mut body).await?;
         repair_surrogates(&mut body);
-        if is_message(&body) {
-            output.write_all(format!("Content-Length: {length}\r\n\r\n").as_bytes()).await?;
-            output.write_all(&body).await?;
-            output.flush().await?;
-        } else {
+        let Some(message) = read_message(&body) else {
             tracing::error!(bytes = length, "a message that makes no sense was left out");
+            continue;
+        };
+        output.write_all(format!("Content-Length: {length}\r\n\r\n").as_bytes()).await?;
+        output.write_all(&body).await?;
+        output.flush().await?;
+        match message {
+            Message::Shutdown => end.after_shutdown = true,
+            Message::Exit => break,
+            Message::Other => {}
         }
     }
     Ok(())
@@ -52,10 +65,21 @@ async fn read_header(input: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<O
     }
 }
 
+enum Message {
+    Shutdown,
+    Exit,
+    Other,
+}
+
 /// What the transport accepts: a request, a notification or a response.
-fn is_message(body: &[u8]) -> bool {
-    let Ok(body) = std::str::from_utf8(body) else { return false };
-    serde_json::from_str::<Request>(body).is_ok() || serde_json::from_str::<Response>(body).is_ok()
+fn read_message(body: &[u8]) -> Option<Message> {
+    let body = std::str::from_utf8(body).ok()?;
+    match serde_json::from_str::<Request>(body) {
+        Ok(request) if request.method() == "shutdown" => Some(Message::Shutdown),
+        Ok(request) if request.method() == "exit" => Some(Message::Exit),
+        Ok(_) => Some(Message::Other),
+        Err(_) => serde_json::from_str::<Response>(body).ok().map(|_| Message::Other),
+    }
 }
 
 /// Turns each escaped half of a surrogate pair into `\ufffd`, which is as long. Editors whose strings are
@@ -111,6 +135,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_passes_after_exit() {
+        let message = |method: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+            format!("Content-Length: {}\r\n\r\n{body}", body.len())
+        };
+        let input = [message("shutdown"), message("exit"), message("late")].concat();
+        let mut output = Vec::new();
+        let mut end = InputEnd::default();
+        forward(input.as_bytes(), &mut output, &mut end).await.expect("a good end");
+        assert!(end.after_shutdown);
+        assert_eq!(String::from_utf8(output).expect("text"), [message("shutdown"), message("exit")].concat());
+    }
+
+    #[tokio::test]
     async fn what_makes_no_sense_is_left_out() {
         let good = |method: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
@@ -122,7 +160,7 @@ mod tests {
             good("two")
         );
         let mut output = Vec::new();
-        let end = forward(input.as_bytes(), &mut output).await;
+        let end = forward(input.as_bytes(), &mut output, &mut InputEnd::default()).await;
         assert_eq!(end.expect_err("cut off").kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(String::from_utf8(output).expect("text"), format!("{}{}", good("one"), good("two")));
     }

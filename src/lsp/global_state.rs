@@ -72,7 +72,6 @@ pub(crate) struct GlobalState {
     pub(crate) touched: BTreeSet<Uri>,
     status: Option<ServerStatusParams>,
     pub(crate) initialized: bool,
-    pub(crate) shutdown_requested: bool,
 }
 
 /// What a read-only request sees: one file as it was when the request came.
@@ -94,7 +93,6 @@ impl GlobalState {
             touched: BTreeSet::new(),
             status: None,
             initialized: false,
-            shutdown_requested: false,
         }
     }
 

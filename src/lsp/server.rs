@@ -15,9 +15,10 @@ use tower_lsp::{LspService, Server};
 
 use super::backend::Backend;
 use super::event::Event;
+use super::frames::{self, InputEnd};
 use super::global_state::{Context, Timing};
 use super::outbox::{self, Outbox};
-use super::{frames, logging, main_loop};
+use super::{logging, main_loop};
 use crate::judge::check::Checker;
 
 /// Handlers only wait for the main loop, so many may wait at once; with a low limit, slow answers would
@@ -105,10 +106,12 @@ where
     let (to_transport, messages) = tokio::io::duplex(PIPE_BYTES);
     let transport =
         Server::new(messages, output, socket).concurrency_level(CONCURRENT_MESSAGES).serve(service);
+    let mut input_end = InputEnd::default();
     let input_gone = async {
-        if let Err(error) = frames::forward(input, to_transport).await {
+        if let Err(error) = frames::forward(input, to_transport, &mut input_end).await {
             tracing::warn!("the input ended badly: {error}");
         }
+        // The transport ends by itself unless the client has stopped reading.
         tokio::time::sleep(LAST_ANSWERS).await;
     };
     let reason = tokio::select! {
@@ -119,9 +122,9 @@ where
 
     // Fails only when the loop is dead already, which the next line finds out.
     let _ = events.send(Event::Stop);
-    let end = tokio::time::timeout(2 * timing.stop_limit, &mut ended)
+    tokio::time::timeout(2 * timing.stop_limit, &mut ended)
         .await
         .context("the main loop did not end in time")?
         .context("the main loop panicked")?;
-    Ok(Stopped { reason, after_shutdown: end.shutdown_requested })
+    Ok(Stopped { reason, after_shutdown: input_end.after_shutdown })
 }
