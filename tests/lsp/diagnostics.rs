@@ -290,3 +290,13 @@ fn a_flood_of_findings_is_cut_and_said() {
     let said = |diagnostic: &&Diagnostic| diagnostic.message == "137 more findings are not shown";
     assert_eq!(published.diagnostics.iter().filter(said).count(), 1);
 }
+
+#[test]
+fn a_document_opened_twice_starts_anew() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    check(&mut server, &uri, one_wrong(out_of_bounds()));
+    server.open("copy.py", COPY);
+    assert!(server.diagnostics().diagnostics.is_empty());
+    assert_eq!(server.lens_titles(&uri), ["▶ check"]);
+}
