@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tower_lsp::ls_types::{Diagnostic, Uri};
+use tower_lsp::ls_types::{Diagnostic, TextDocumentItem};
 
 use super::code_hash::code_hash;
 use super::findings::{FindingGroup, Judged, gather};
@@ -20,6 +20,8 @@ const PARSED_BYTES: usize = 4 << 20;
 pub(crate) struct FileState {
     /// `None` for a document that is not a file (an untitled buffer): it cannot be judged.
     pub(crate) path: Option<PathBuf>,
+    /// Other languages are kept in step and nothing more.
+    is_python: bool,
     pub(crate) document: Document,
     pub(crate) kernels: Kernels,
     pub(crate) model: Arc<SourceModel>,
@@ -61,10 +63,13 @@ pub(crate) enum Phase {
 }
 
 impl FileState {
-    pub(crate) fn new(path: Option<PathBuf>, text: &str, version: i32) -> Self {
+    pub(crate) fn new(path: Option<PathBuf>, opened: &TextDocumentItem) -> Self {
+        let is_py =
+            path.as_ref().is_some_and(|path| path.extension().is_some_and(|extension| extension == "py"));
         let mut file = Self {
             path,
-            document: Document::new(text, version),
+            is_python: is_py || opened.language_id == "python",
+            document: Document::new(&opened.text, opened.version),
             kernels: Kernels::default(),
             model: Arc::default(),
             code_hash: None,
@@ -113,7 +118,8 @@ impl FileState {
         }
         self.unparsed = false;
         let text = self.document.text();
-        self.model = if text.len() > PARSED_BYTES { Arc::default() } else { Arc::new(source::parse(&text)) };
+        let parsed = self.is_python && text.len() <= PARSED_BYTES;
+        self.model = if parsed { Arc::new(source::parse(&text)) } else { Arc::default() };
         self.kernels.update(&self.model);
         for group in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups) {
             group.relocate(&self.kernels, &self.document);
@@ -151,11 +157,5 @@ impl FileState {
         groups.iter_mut().for_each(|group| group.relocate(&self.kernels, &self.document));
         self.cancelled = false;
         self.outcome = Some(Outcome { report: Arc::new(report), code_hash: run.job.code_hash, groups });
-    }
-
-    /// The URI's last part, for titles.
-    pub(crate) fn display_name(uri: &Uri) -> String {
-        let path = uri.path().as_str();
-        path.rsplit('/').next().unwrap_or(path).to_owned()
     }
 }

@@ -72,7 +72,6 @@ pub(crate) struct GlobalState {
     pub(crate) touched: BTreeSet<Uri>,
     status: Option<ServerStatusParams>,
     pub(crate) initialized: bool,
-    pub(crate) shutdown_requested: bool,
 }
 
 /// What a read-only request sees: one file as it was when the request came.
@@ -94,7 +93,6 @@ impl GlobalState {
             touched: BTreeSet::new(),
             status: None,
             initialized: false,
-            shutdown_requested: false,
         }
     }
 
@@ -124,10 +122,8 @@ impl GlobalState {
     /// The end of a turn: what is due is done, what changed is told.
     pub(crate) fn settle(&mut self) {
         let now = Instant::now();
-        if !self.shutdown_requested {
-            let actions = self.scheduler.tick(now);
-            self.perform(actions);
-        }
+        let actions = self.scheduler.tick(now);
+        self.perform(actions);
         self.tick_progress(now);
         for uri in std::mem::take(&mut self.touched) {
             self.publish(&uri);
@@ -141,7 +137,9 @@ impl GlobalState {
 
     /// Publishes the diagnostics of an open file if they changed.
     fn publish(&mut self, uri: &Uri) {
-        let Some(file) = self.files.get_mut(uri) else { return };
+        // Without a verdict there is nothing to show, and no reason to parse.
+        let concerned = |file: &&mut FileState| file.outcome.is_some() || !file.published.is_empty();
+        let Some(file) = self.files.get_mut(uri).filter(concerned) else { return };
         bring_up_to_date(file);
         let diagnostics = diagnostics(uri, file, &self.client);
         if *file.published == diagnostics {

@@ -124,7 +124,3 @@ fn passed(report: &Report, kernel: &str) -> String {
 pub(crate) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
-
-#[cfg(test)]
-#[path = "lens_tests.rs"]
-mod tests;

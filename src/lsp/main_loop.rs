@@ -21,24 +21,19 @@ const SLOW_TURN: Duration = Duration::from_millis(100);
 /// Messages that wait are taken together for at most this long before the client is told anything.
 const COALESCE: Duration = Duration::from_millis(50);
 
-/// How the loop ended.
-pub(crate) struct LoopEnd {
-    pub(crate) shutdown_requested: bool,
-}
-
 /// Starts the loop. The receiver fails if the loop panicked.
-pub(crate) fn spawn(context: Context, events: EventReceiver) -> std::io::Result<oneshot::Receiver<LoopEnd>> {
+pub(crate) fn spawn(context: Context, events: EventReceiver) -> std::io::Result<oneshot::Receiver<()>> {
     let (done, ended) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     std::thread::Builder::new().name("warpsmith-main-loop".to_owned()).spawn(move || {
-        let end = runtime.block_on(run(GlobalState::new(context), events));
+        runtime.block_on(run(GlobalState::new(context), events));
         // Fails only when nobody waits any more.
-        let _ = done.send(end);
+        let _ = done.send(());
     })?;
     Ok(ended)
 }
 
-async fn run(mut state: GlobalState, mut events: EventReceiver) -> LoopEnd {
+async fn run(mut state: GlobalState, mut events: EventReceiver) {
     while let Some(event) = next(&state, &mut events).await {
         let turn = Instant::now();
         let mut name = "deadline";
@@ -47,7 +42,7 @@ async fn run(mut state: GlobalState, mut events: EventReceiver) -> LoopEnd {
             name = event.name();
             if matches!(event, Event::Stop) {
                 stop(&mut state, &mut events).await;
-                return LoopEnd { shutdown_requested: state.shutdown_requested };
+                return;
             }
             guarded(name, || handle(&mut state, event));
             current = if turn.elapsed() < COALESCE { events.try_recv().ok() } else { None };
@@ -61,7 +56,6 @@ async fn run(mut state: GlobalState, mut events: EventReceiver) -> LoopEnd {
             );
         }
     }
-    LoopEnd { shutdown_requested: state.shutdown_requested }
 }
 
 /// The next event, `Some(None)` at a deadline, `None` when no event can come any more.

@@ -20,6 +20,7 @@ mod diagnostics;
 mod event;
 mod file_state;
 mod findings;
+mod frames;
 mod global_state;
 mod handlers;
 mod hover_text;

@@ -14,7 +14,7 @@ use tower_lsp::ls_types::{ProgressToken, Uri};
 use super::event::{Event, EventSender};
 use super::file_state::{FileRun, FileState, Phase};
 use super::global_state::GlobalState;
-use super::lens::plural;
+use super::lens::{first_obstacle, plural};
 use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
@@ -186,7 +186,8 @@ impl GlobalState {
     }
 
     fn start(&mut self, job: Arc<CheckJob>) {
-        let title = format!("check {}", FileState::display_name(&job.uri));
+        let file_name = job.path.file_name().unwrap_or_default();
+        let title = format!("check {}", file_name.display());
         let show_at = Instant::now() + self.context.timing.progress_delay;
         let (cancel, task) = spawn(
             &job,
@@ -298,9 +299,8 @@ impl GlobalState {
             return;
         };
         tracing::info!(generation = job.generation, verdict = report.verdict.words(), "check ended");
-        for finding in report.findings.iter().filter(|finding| finding.code.verdict() == Verdict::CouldNotRun)
-        {
-            tracing::info!(generation = job.generation, code = %finding.code.name(), "{}", finding.message);
+        if let Some(finding) = first_obstacle(&report) {
+            tracing::info!(generation = job.generation, code = finding.code.name(), "{}", finding.message);
         }
         if is_cancelled(&report) {
             // Half a check proves nothing; what stood there before stands again.

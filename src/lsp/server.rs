@@ -2,14 +2,12 @@
 //! death of the client's process all lead here.
 
 use std::io::IsTerminal;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +15,7 @@ use tower_lsp::{LspService, Server};
 
 use super::backend::Backend;
 use super::event::Event;
+use super::frames::{self, InputEnd};
 use super::global_state::{Context, Timing};
 use super::outbox::{self, Outbox};
 use super::{logging, main_loop};
@@ -27,6 +26,7 @@ use crate::judge::check::Checker;
 const CONCURRENT_MESSAGES: usize = 256;
 /// After the input ended, how long answers under way may take.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const PIPE_BYTES: usize = 64 << 10;
 const WORKER_THREADS: usize = 2;
 
 /// Why a session ended.
@@ -103,11 +103,15 @@ where
     })
     .custom_method("window/workDoneProgress/cancel", Backend::work_done_progress_cancel)
     .finish();
-    let input_ended = CancellationToken::new();
-    let input = EndWatch { inner: input, ended: input_ended.clone() };
-    let transport = Server::new(input, output, socket).concurrency_level(CONCURRENT_MESSAGES).serve(service);
+    let (to_transport, messages) = tokio::io::duplex(PIPE_BYTES);
+    let transport =
+        Server::new(messages, output, socket).concurrency_level(CONCURRENT_MESSAGES).serve(service);
+    let mut input_end = InputEnd::default();
     let input_gone = async {
-        input_ended.cancelled().await;
+        if let Err(error) = frames::forward(input, to_transport, &mut input_end).await {
+            tracing::warn!("the input ended badly: {error}");
+        }
+        // The transport ends by itself unless the client has stopped reading.
         tokio::time::sleep(LAST_ANSWERS).await;
     };
     let reason = tokio::select! {
@@ -118,35 +122,9 @@ where
 
     // Fails only when the loop is dead already, which the next line finds out.
     let _ = events.send(Event::Stop);
-    let end = tokio::time::timeout(2 * timing.stop_limit, &mut ended)
+    tokio::time::timeout(2 * timing.stop_limit, &mut ended)
         .await
         .context("the main loop did not end in time")?
         .context("the main loop panicked")?;
-    Ok(Stopped { reason, after_shutdown: end.shutdown_requested })
-}
-
-/// Passes reads on and notices the end of the input, also when the transport still waits for something.
-struct EndWatch<I> {
-    inner: I,
-    ended: CancellationToken,
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for EndWatch<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut TaskContext<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        let at_end = match &read {
-            Poll::Ready(Ok(())) => buffer.filled().len() == before && buffer.remaining() > 0,
-            Poll::Ready(Err(_)) => true,
-            Poll::Pending => false,
-        };
-        if at_end {
-            self.ended.cancel();
-        }
-        read
-    }
+    Ok(Stopped { reason, after_shutdown: input_end.after_shutdown })
 }

@@ -49,6 +49,19 @@ fn a_file_without_kernels_has_none_and_its_saves_run_nothing() {
 }
 
 #[test]
+fn a_file_of_another_language_has_none() {
+    use tower_lsp::ls_types::{DidOpenTextDocumentParams, TextDocumentItem};
+    let mut server = Server::start();
+    let uri = Server::uri("notes.md");
+    let text_document = TextDocumentItem::new(uri.clone(), "markdown".to_owned(), 1, COPY.to_owned());
+    server.notify::<tower_lsp::ls_types::notification::DidOpenTextDocument>(DidOpenTextDocumentParams {
+        text_document,
+    });
+    server.save(&uri, Some(COPY));
+    assert!(server.lenses(&uri).is_empty());
+}
+
+#[test]
 fn an_untitled_buffer_has_none() {
     let mut server = Server::start();
     let uri: tower_lsp::ls_types::Uri = "untitled:Untitled-1".parse().expect("a URI");

@@ -24,6 +24,16 @@ fn exit_ends_it_with_the_input_left_open() {
 }
 
 #[test]
+fn exit_right_after_shutdown_is_a_good_end() {
+    let mut server = Server::start();
+    server.post("shutdown", json!(null));
+    server.exit();
+    assert!(server.ended().after_shutdown);
+    // Whether the answer to `shutdown` still got through depends on who was faster.
+    server.ignore_unread();
+}
+
+#[test]
 fn exit_without_shutdown_is_told_apart() {
     let mut server = Server::start();
     server.exit();

@@ -99,3 +99,20 @@ fn messages_about_unknown_documents_do_no_harm() {
     assert!(server.lenses(&uri).is_empty());
     server.command("warpsmith.check", &uri).expect_err("refused");
 }
+
+#[test]
+fn half_a_surrogate_pair_does_no_harm() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    let change = r##"{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":{"uri":"file:///kernels/copy.py","version":2},"contentChanges":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"text":"# \ud83d\n"}]}}"##;
+    server.send_text(change);
+    assert_eq!(judged_text(&mut server, &uri), format!("# \u{fffd}\n{COPY}"));
+}
+
+#[test]
+fn a_message_that_is_no_json_does_no_harm() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.send_text("{");
+    assert_eq!(judged_text(&mut server, &uri), COPY);
+}

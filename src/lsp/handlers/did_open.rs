@@ -7,9 +7,13 @@ use crate::lsp::global_state::GlobalState;
 /// The lenses are there from now on; nothing is run before the user saves or asks.
 pub(crate) fn did_open(state: &mut GlobalState, params: DidOpenTextDocumentParams) {
     let document = params.text_document;
-    let file = FileState::new(path_from(&document.uri), &document.text, document.version);
-    if state.files.insert(document.uri.clone(), file).is_some() {
+    let mut file = FileState::new(path_from(&document.uri), &document);
+    if let Some(forgotten) = state.files.remove(&document.uri) {
         tracing::warn!(uri = document.uri.as_str(), "opened twice without a close");
+        // What the client shows of it must still be cleared.
+        file.published = forgotten.published;
         state.cancel_check(&document.uri);
+        state.touched.insert(document.uri.clone());
     }
+    state.files.insert(document.uri, file);
 }

@@ -2,6 +2,5 @@ use crate::lsp::global_state::GlobalState;
 
 /// Checks end now, not only at `exit`: a client may take its time in between.
 pub(crate) fn shutdown(state: &mut GlobalState) {
-    state.shutdown_requested = true;
     state.cancel_all_checks();
 }

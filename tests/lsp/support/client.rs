@@ -146,7 +146,11 @@ impl Server {
     }
 
     fn send(&mut self, message: &Value) {
-        let body = message.to_string();
+        self.send_text(&message.to_string());
+    }
+
+    /// A body as it stands, also one that is no JSON.
+    pub(crate) fn send_text(&mut self, body: &str) {
         let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
         let pipe = self.to_server.as_mut().expect("the pipe is open");
         let write = async { tokio::time::timeout(LIMIT, pipe.write_all(frame.as_bytes())).await };
@@ -230,11 +234,27 @@ impl Server {
     }
 
     /// Forgets what came unasked; for clients that are meant to ignore it.
+    #[track_caller]
     pub(crate) fn ignore_unread(&mut self) -> usize {
+        if self.session.is_none() {
+            self.read_to_end();
+        }
         while let Ok(message) = self.inbox.try_recv() {
             self.unread.push(message);
         }
         std::mem::take(&mut self.unread).len()
+    }
+
+    /// Everything until the server closes its output.
+    #[track_caller]
+    fn read_to_end(&mut self) {
+        let rest = async {
+            while let Some(message) = self.inbox.recv().await {
+                self.unread.push(message);
+            }
+        };
+        let rest = async { tokio::time::timeout(LIMIT, rest).await };
+        self.runtime.block_on(rest).expect("the server closes its output");
     }
 
     // Documents
@@ -371,13 +391,7 @@ impl Drop for Server {
             assert!(self.ended().after_shutdown);
         }
         self.close_input();
-        let rest = async { tokio::time::timeout(LIMIT, self.inbox.recv()).await };
-        if let Some(message) = self.runtime.block_on(rest).expect("the server closes its output") {
-            self.unread.push(message);
-        }
-        while let Ok(message) = self.inbox.try_recv() {
-            self.unread.push(message);
-        }
+        self.read_to_end();
         assert!(self.unread.is_empty(), "not expected by the test: {:#?}", self.unread);
         assert!(self.calls.try_recv().is_err(), "a check was started that the test did not expect");
     }
