@@ -58,7 +58,7 @@ end
 
 ---@return vim.lsp.Client
 function M.client()
-  harness.await('the server is attached', M.limit_ms, function()
+  harness.await('the server is attached', 10000, function()
     local client = vim.lsp.get_clients({ name = 'warpsmith', bufnr = 0 })[1]
     return client and client.initialized
   end)
