@@ -75,7 +75,7 @@ add_stubs() {
 # prepare_torch NAME REQUIREMENTS: $CACHE/NAME, an environment with torch and Triton that runs on a CPU.
 prepare_torch() {
   local venv=$CACHE/$1 requirements=$ROOT/tests/env/$2 check=$ROOT/tests/env/check_pins.py pins fresh
-  pins=$(key "$requirements" "$ROOT/tests/env/make_cuda_stubs.py")
+  pins=$(key "$requirements" "$ROOT"/tests/env/{prepare.sh,make_cuda_stubs.py})
   stamped "$venv" "$pins" && return
   # One made by hand, or stamped by other stand-ins, is as good if it has the same versions and loads.
   if ! "$venv/bin/python" -I "$check" "$requirements" >/dev/null 2>&1; then
