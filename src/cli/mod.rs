@@ -1,1 +1,69 @@
-//! cli
+//! The command line: thin verbs over the same engine that the language server uses.
+//!
+//! This room may print: stdout carries results, stderr everything else. The `lsp` verb prints nothing,
+//! its stdout belongs to the protocol.
+
+mod check;
+mod doctor;
+mod lsp;
+mod setup;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit code for a command line that makes no sense (sysexits' EX_USAGE).
+const EXIT_USAGE: u8 = 64;
+/// Exit code when a verb could not do its work.
+const EXIT_COULD_NOT_RUN: u8 = 2;
+
+/// A language server and checker for people who write GPU kernels.
+#[derive(Debug, Parser)]
+#[command(name = "warpsmith", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Judge the kernel in a file: is it right, and if not, on which case and line?
+    Check(check::CheckArgs),
+    /// Make (or remove) the Python environment that warpsmith manages.
+    Setup(setup::SetupArgs),
+    /// Say what was found on this machine, what is missing, and how to get it.
+    Doctor(doctor::DoctorArgs),
+    /// Serve an editor over stdin and stdout.
+    Lsp(lsp::LspArgs),
+}
+
+/// Parses the command line and runs the verb.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not mistakes.
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let outcome = match cli.verb {
+        Verb::Check(args) => check::run(args),
+        Verb::Setup(args) => setup::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Lsp(args) => lsp::run(args),
+    };
+    outcome.unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::from(EXIT_COULD_NOT_RUN)
+    })
+}
+
+/// The whole chain of an error on stderr.
+fn complain(error: &anyhow::Error) {
+    use std::io::Write;
+    // `eprintln!` panics when stderr is closed.
+    let _ = writeln!(std::io::stderr(), "warpsmith: {error:#}");
+}

@@ -57,7 +57,7 @@ pub enum CheckEvent {
     },
     CaseFinished {
         index: usize,
-        record: Box<CaseRecord>,
+        record: Arc<CaseRecord>,
     },
 }
 

@@ -1,9 +1,19 @@
 //! The judge: which cases, which seeds, which tolerances, what the verdict is. Everything here is
 //! testable without a GPU or Python; processes belong to `runner/`.
 
+mod assess;
 pub mod case;
 pub mod check;
+mod engine;
+mod environment;
+mod inputs;
+mod philox;
+pub mod record;
+mod run;
+mod stages;
+mod tolerance;
 pub mod verdict;
 
 pub use case::{Case, Coverage, Stage};
+pub use engine::{Engine, EngineOptions};
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Verdict};

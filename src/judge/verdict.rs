@@ -68,6 +68,8 @@ pub enum Code {
     NoKernel,
     NoOracle,
     NoDefinition,
+    /// The convention cannot call the entry with these parameters.
+    BadSignature,
     ModuleLevelLaunch,
     SyntaxError,
     ImportError,
@@ -75,6 +77,8 @@ pub enum Code {
     NoPython,
     NoTorch,
     TritonTooOld,
+    /// Too old itself, or with packages that do not work together.
+    UnusablePython,
     /// The interpreter lacks a feature the kernel uses.
     Unsupported,
     Timeout,
@@ -83,6 +87,10 @@ pub enum Code {
     JudgeFailed,
     /// A sampled run whose outputs are not stored by one launch alone.
     NotComparable,
+    /// The entry returned something without launching a Triton kernel: there was nothing to judge.
+    NotLaunched,
+    /// The kernel that was asked for is not in the file, or was not launched.
+    OtherKernel,
     Cancelled,
     // warnings on a passed case
     BenignRace,
@@ -91,15 +99,61 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of the documentation.
+    pub const ALL: [Self; 41] = [
+        Self::Mismatch,
+        Self::Tf32,
+        Self::NonFinite,
+        Self::Unwritten,
+        Self::WrongShape,
+        Self::WrongDtype,
+        Self::WrongOutputs,
+        Self::InputsChanged,
+        Self::AliasesInput,
+        Self::OutOfBounds,
+        Self::Race,
+        Self::DuplicateStore,
+        Self::IntegerOverflow,
+        Self::DeviceAssert,
+        Self::UninitialisedRead,
+        Self::CompileError,
+        Self::Raised,
+        Self::Crashed,
+        Self::Exited,
+        Self::NoKernel,
+        Self::NoOracle,
+        Self::NoDefinition,
+        Self::BadSignature,
+        Self::ModuleLevelLaunch,
+        Self::SyntaxError,
+        Self::ImportError,
+        Self::CrashedAtImport,
+        Self::NoPython,
+        Self::NoTorch,
+        Self::TritonTooOld,
+        Self::UnusablePython,
+        Self::Unsupported,
+        Self::Timeout,
+        Self::OutOfMemory,
+        Self::JudgeFailed,
+        Self::NotComparable,
+        Self::NotLaunched,
+        Self::OtherKernel,
+        Self::Cancelled,
+        Self::BenignRace,
+        Self::WeakTolerance,
+    ];
+
     pub fn verdict(self) -> Verdict {
         use Code::*;
         match self {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
-            NoKernel | NoOracle | NoDefinition | ModuleLevelLaunch | SyntaxError | ImportError
-            | CrashedAtImport | NoPython | NoTorch | TritonTooOld | Unsupported | Timeout | OutOfMemory
-            | JudgeFailed | NotComparable | Cancelled => Verdict::CouldNotRun,
+            NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch | SyntaxError
+            | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld | UnusablePython
+            | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable | NotLaunched
+            | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | WeakTolerance => Verdict::Passed,
         }
     }
@@ -168,10 +222,24 @@ pub struct Report {
     pub provenance: Provenance,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRun {
     pub what: String,
     pub why: String,
+}
+
+impl Finding {
+    /// A finding that is tied to no place.
+    pub(super) fn plain(code: Code, message: impl Into<String>) -> Self {
+        let (kernel, place, called_from, element) = (None, None, Vec::new(), None);
+        Self { code, kernel, place, called_from, message: message.into(), element }
+    }
+}
+
+impl NotRun {
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

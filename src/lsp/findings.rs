@@ -162,9 +162,12 @@ pub(crate) fn gather(report: &Report, judged: &Judged<'_>) -> Vec<FindingGroup> 
 fn severity(code: Code) -> Option<Severity> {
     match code {
         Code::SyntaxError => Some(Severity::Error),
-        Code::ImportError | Code::CrashedAtImport | Code::NoPython | Code::NoTorch | Code::TritonTooOld => {
-            Some(Severity::Information)
-        }
+        Code::ImportError
+        | Code::CrashedAtImport
+        | Code::NoPython
+        | Code::NoTorch
+        | Code::TritonTooOld
+        | Code::UnusablePython => Some(Severity::Information),
         _ => match code.verdict() {
             Verdict::Wrong => Some(Severity::Error),
             Verdict::Passed => Some(Severity::Warning),

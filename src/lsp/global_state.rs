@@ -170,7 +170,7 @@ impl GlobalState {
             let finding = first_obstacle(&file.outcome.as_ref()?.report)?;
             let health = match finding.code {
                 Code::JudgeFailed => Health::Error,
-                Code::NoPython | Code::NoTorch | Code::TritonTooOld => Health::Warning,
+                Code::NoPython | Code::NoTorch | Code::TritonTooOld | Code::UnusablePython => Health::Warning,
                 _ => return None,
             };
             Some((health, format!("could not run: {}", reason(finding))))

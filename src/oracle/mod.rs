@@ -1,6 +1,20 @@
 //! Where truth comes from for one file, and what to call it.
 
+mod conventions;
+mod miss;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
 use serde::Serialize;
+
+pub use miss::{MissKind, OracleMiss};
+
+use crate::runner::protocol::Argument;
+use crate::source::SourceModel;
+use crate::spec::Definition;
 
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -9,4 +23,99 @@ pub struct OracleLabel {
     pub rung: u8,
     /// `AutoKernel softmax · torch ref`.
     pub label: String,
+}
+
+/// Where truth comes from for one file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Oracle {
+    pub label: OracleLabel,
+    pub definition: Arc<Definition>,
+    /// The function of the file that is called.
+    pub entry: String,
+    /// How the convention calls the entry: one item for each input of the Definition, in its order.
+    pub parameters: Vec<Mapping>,
+}
+
+/// One input of the Definition and the parameter of the entry that takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    pub input: String,
+    pub parameter: String,
+    /// Passed only to an entry that has the parameter; its default must then be the Definition's value.
+    pub optional: bool,
+}
+
+impl Oracle {
+    /// What is passed, by keyword, to an entry with these parameters (as [`crate::runner::protocol::Opened`]
+    /// tells them: `*args` and `**kwargs` keep their stars). Options only go to a parameter of their
+    /// name; required inputs go into `**kwargs` too.
+    pub fn arguments(&self, parameters: &[String]) -> Vec<Argument> {
+        let passed = self.parameters.iter().filter(|mapping| mapping.is_taken_by(parameters));
+        passed
+            .map(|mapping| Argument { parameter: mapping.parameter.clone(), input: mapping.input.clone() })
+            .collect()
+    }
+
+    /// Why an entry with these parameters cannot be called, `(name, has a default)` each; `None` when it
+    /// can. Checked before the first call, so that a wrong signature is never mistaken for a wrong kernel.
+    pub fn signature_problem(&self, parameters: &[(String, bool)]) -> Option<String> {
+        let names: Vec<String> = parameters.iter().map(|(name, _)| name.clone()).collect();
+        let missing: Vec<&str> = self
+            .parameters
+            .iter()
+            .filter(|mapping| !mapping.optional && !mapping.is_taken_by(&names))
+            .map(|mapping| mapping.parameter.as_str())
+            .collect();
+        let unfilled: Vec<&str> = parameters
+            .iter()
+            .filter(|(name, has_default)| !has_default && !name.starts_with('*'))
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !self.parameters.iter().any(|mapping| mapping.parameter == *name))
+            .collect();
+        let problem = match (missing.is_empty(), unfilled.is_empty()) {
+            (true, true) => return None,
+            (false, _) => format!("has no parameter {}", listed(&missing)),
+            (true, false) => format!("needs {}, which nothing fills", listed(&unfilled)),
+        };
+        let wanted: Vec<String> = self.parameters.iter().map(Mapping::in_signature).collect();
+        Some(format!(
+            "`{entry}({})` {problem}; {} calls it by keyword: write `def {entry}({}):`",
+            names.join(", "),
+            self.label.label.split(" · ").next().unwrap_or_default(),
+            wanted.join(", "),
+            entry = self.entry,
+        ))
+    }
+}
+
+impl Mapping {
+    fn is_taken_by(&self, parameters: &[String]) -> bool {
+        let named = parameters.contains(&self.parameter);
+        named || !self.optional && parameters.iter().any(|name| name.starts_with("**"))
+    }
+
+    fn in_signature(&self) -> String {
+        if self.optional { format!("{}=…", self.parameter) } else { self.parameter.clone() }
+    }
+}
+
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Finds where truth comes from for a file. `path` is not read.
+///
+/// # Errors
+/// Why nothing was found, and what to do next.
+pub fn find(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
+    if model.kernels.is_empty() {
+        return Err(OracleMiss::new(MissKind::NoKernel, None));
+    }
+    let file = conventions::File { path, text, model };
+    for convention in conventions::ALL {
+        if let Some(found) = convention(&file) {
+            return found;
+        }
+    }
+    Err(OracleMiss::new(MissKind::NoConvention, None))
 }

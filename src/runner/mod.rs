@@ -1,3 +1,10 @@
 //! The only room that starts processes which run user code.
 
 pub mod protocol;
+mod source_copy;
+mod supervisor;
+mod worker_files;
+
+pub use source_copy::{SourceCopy, copy_source};
+pub use supervisor::{Supervisor, Worker, WorkerError, WorkerVersions};
+pub use worker_files::{UnpackError, unpack};

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::spec::Dtype;
+pub use crate::spec::{Fill, Number};
 
 /// Version of this protocol; the supervisor says its own in [`Event::Ready`].
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -143,23 +144,6 @@ pub struct TensorInput {
     /// In elements, like torch. The storage holds exactly the elements that the strides reach.
     pub strides: Vec<u64>,
     pub fill: Fill,
-}
-
-/// How the values of one tensor are drawn. Element `i` of the *logical* tensor (row-major over `shape`)
-/// depends on the seed, the tensor's position among the inputs and `i` alone, never on the layout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fill {
-    /// Bell-shaped: the sum of four 16-bit uniforms, scaled to this mean and standard deviation
-    /// (exact integer arithmetic up to one float64 multiply-add, so every implementation agrees).
-    Normal { mean: f64, std: f64 },
-    /// Uniform in `[low, high)`.
-    Uniform { low: f64, high: f64 },
-    /// Whole numbers, uniform in `[low, high)`.
-    Integers { low: i64, high: i64 },
-    /// Nothing is written: the pages of the memfd stay untouched and read as zero. Only for cases that
-    /// check offsets and compare no values (tensors larger than memory).
-    Untouched,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -384,34 +368,6 @@ pub struct NullCandidate {
     pub name: String,
     /// Elements over the tolerance; 0 means that the tolerance accepts this impostor.
     pub violations: u64,
-}
-
-/// A float64 that survives JSON: non-finite values travel as strings.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Number(pub f64);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        match &value {
-            Value::Number(number) => Ok(Self(number.as_f64().unwrap_or(f64::NAN))),
-            Value::String(text) if text == "NaN" => Ok(Self(f64::NAN)),
-            Value::String(text) if text == "Infinity" => Ok(Self(f64::INFINITY)),
-            Value::String(text) if text == "-Infinity" => Ok(Self(f64::NEG_INFINITY)),
-            _ => Err(serde::de::Error::custom(format!("expected a number, got {value}"))),
-        }
-    }
-}
-
-impl Serialize for Number {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            value if value.is_nan() => serializer.serialize_str("NaN"),
-            f64::INFINITY => serializer.serialize_str("Infinity"),
-            f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
-            value => serializer.serialize_f64(value),
-        }
-    }
 }
 
 /// One line from the supervisor.

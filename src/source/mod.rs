@@ -2,9 +2,23 @@
 //!
 //! **Invariant:** nothing here fails on broken code, does I/O, or depends on a successful import.
 
+mod discover;
+pub(crate) mod functions;
+mod hash;
+mod launches;
+mod resolve;
+mod scopes;
+mod strings;
+pub(crate) mod syntax;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+
+pub use discover::parse;
+pub use syntax::line_of;
 
 /// Names a kernel within one file, stable while its text changes: `softmax_kernel`, `Outer.method.kernel`.
 /// A second kernel of the same qualified name in one file is `name#2`.
@@ -78,6 +92,11 @@ pub struct SourceModel {
     pub string_constants: Vec<StringConstant>,
     /// Module-level functions, in order.
     pub functions: Vec<ModuleFunction>,
+    /// Module-level names bound other than by `def`: assignments, imports, classes. A name bound twice is
+    /// there twice.
+    pub bindings: Vec<Binding>,
+    /// What importing the file launches.
+    pub import_launches: Vec<ImportLaunch>,
     /// The first syntax error that tree-sitter recovered from, if any.
     pub first_error: Option<Range<usize>>,
 }
@@ -86,6 +105,7 @@ pub struct SourceModel {
 pub struct StringConstant {
     pub name: String,
     pub value: String,
+    /// Bytes of the value.
     pub range: Range<usize>,
 }
 
@@ -93,13 +113,30 @@ pub struct StringConstant {
 pub struct ModuleFunction {
     pub name: String,
     pub name_range: Range<usize>,
+    /// Names in order; `*args` and `**kwargs` keep their stars.
     pub parameters: Vec<String>,
 }
 
-// Dropped at merge: the parser of the `source` room takes this place.
-pub fn parse(text: &str) -> SourceModel {
-    stand_in::parse(text)
+/// A module-level name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub name: String,
+    /// Bytes of the name where it is bound.
+    pub range: Range<usize>,
 }
 
-#[path = "stand_in.rs"]
-mod stand_in;
+/// Something at module level that launches kernels when the file is imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportLaunch {
+    /// Bytes of the launch, or of the call that leads to it.
+    pub range: Range<usize>,
+    pub kernels: Vec<KernelId>,
+    /// The function of this file that is called; `None` for a launch itself. Whether the function
+    /// really launches may depend on its arguments.
+    pub through: Option<String>,
+}
+
+/// What importing the file launches, in order of appearance.
+pub fn module_level_launches(model: &SourceModel) -> &[ImportLaunch] {
+    &model.import_launches
+}

@@ -1,0 +1,27 @@
+-- Read by `vim.lsp.enable('warpsmith')`. Merge your own values with `vim.lsp.config('warpsmith', { … })`.
+
+local neovim_handles_lens_refresh = vim.fn.has('nvim-0.12') == 1
+
+---@type vim.lsp.Config
+return {
+  cmd = { 'warpsmith', 'lsp' },
+  filetypes = { 'python', 'cuda' },
+  root_markers = { 'warpsmith.toml', 'pyproject.toml', '.git' },
+  workspace_required = false,
+  -- Empty on purpose: what is set here wins over the project's warpsmith.toml.
+  settings = { warpsmith = vim.empty_dict() },
+  -- The server needs the settings before it can ask for them: the first file opens right after the handshake.
+  before_init = function(params, config)
+    local given = vim.tbl_get(config, 'settings', 'warpsmith') or {}
+    local options = vim.tbl_deep_extend('force', given, config.init_options or {})
+    params.initializationOptions = next(options) and options or vim.empty_dict()
+  end,
+  capabilities = not neovim_handles_lens_refresh and { workspace = { codeLens = { refreshSupport = true } } }
+    or nil,
+  handlers = not neovim_handles_lens_refresh and {
+    ['workspace/codeLens/refresh'] = function(_, _, context)
+      require('warpsmith.lens').refresh_client(context.client_id)
+      return vim.NIL
+    end,
+  } or nil,
+}

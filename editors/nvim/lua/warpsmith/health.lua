@@ -1,0 +1,88 @@
+--- `:checkhealth warpsmith`
+
+local M = {}
+
+local function check_neovim()
+  if vim.fn.has('nvim-0.11') == 1 then
+    vim.health.ok('Neovim ' .. tostring(vim.version()))
+  else
+    vim.health.error('Neovim is too old', { 'install Neovim 0.11 or newer' })
+  end
+end
+
+---@return string? program that answers
+local function check_program()
+  local doctor = require('warpsmith.doctor')
+  local program = doctor.program()
+  if not program then
+    vim.health.info('the server is started by a function; its program cannot be checked')
+    return nil
+  end
+  local path = vim.fn.exepath(program)
+  if path == '' then
+    vim.health.error(program .. ' cannot be run', {
+      'install it with `cargo install --path .` in a checkout of warpsmith, or',
+      "name it: vim.lsp.config('warpsmith', { cmd = { '/path/to/warpsmith', 'lsp' } })",
+    })
+    return nil
+  end
+  local version, problem = doctor.version(program)
+  if not version then
+    vim.health.error(('%s --version: %s'):format(path, problem))
+    return nil
+  end
+  vim.health.ok(('%s (%s)'):format(version, path))
+  return program
+end
+
+local function check_server()
+  local clients = vim.lsp.get_clients({ name = 'warpsmith' })
+  for _, client in ipairs(clients) do
+    local buffers = vim.tbl_count(client.attached_buffers)
+    vim.health.ok(('server %d: root %s, %d buffers'):format(client.id, client.root_dir or 'none', buffers))
+  end
+  if #clients > 0 then
+    return
+  end
+  if vim.lsp.is_enabled and vim.lsp.is_enabled('warpsmith') then
+    vim.health.info('no server runs: none of the open buffers is Python or CUDA')
+  else
+    vim.health.warn('the server is not enabled', { "add vim.lsp.enable('warpsmith') to your init.lua" })
+  end
+end
+
+---@param program string
+local function check_environment(program)
+  vim.health.start('warpsmith: warpsmith doctor')
+  local checks, problem = require('warpsmith.doctor').checks(program)
+  if not checks then
+    vim.health.error('warpsmith doctor --json: ' .. problem)
+    return
+  end
+  for _, check in ipairs(checks) do
+    local text = check.detail ~= '' and ('%s: %s'):format(check.name, check.detail) or check.name
+    local advice = check.remedy and { check.remedy } or nil
+    if check.status == 'ok' then
+      vim.health.ok(text)
+    elseif check.status == 'info' then
+      vim.health.info(advice and ('%s (%s)'):format(text, check.remedy) or text)
+    elseif check.status == 'warning' then
+      vim.health.warn(text, advice)
+    else
+      vim.health.error(text, advice)
+    end
+  end
+end
+
+function M.check()
+  vim.health.start('warpsmith')
+  check_neovim()
+  local program = check_program()
+  check_server()
+  vim.health.info('log: ' .. (require('warpsmith').log_path() or 'none yet'))
+  if program then
+    check_environment(program)
+  end
+end
+
+return M

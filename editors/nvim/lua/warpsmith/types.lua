@@ -1,0 +1,27 @@
+---@meta
+
+---`vim.g.warpsmith`
+---@class warpsmith.Options
+---Whether lenses are shown and kept up to date; true if absent.
+---@field codelens? boolean
+
+---One thing that warpsmith is doing, as its last progress message told it.
+---@class warpsmith.Progress
+---@field title string
+---@field message? string
+---@field percentage? integer
+
+---What the lens row of one kernel says.
+---@class warpsmith.KernelState
+---0-based line of the lens.
+---@field line integer
+---@field kernel? string
+---@field title string
+---@field state 'wrong'|'other'|'unchecked'|'passed'
+
+---One line of `warpsmith doctor --json`.
+---@class warpsmith.DoctorCheck
+---@field name string
+---@field status 'ok'|'warning'|'error'|'info'
+---@field detail string
+---@field remedy? string

@@ -1,0 +1,54 @@
+if vim.g.loaded_warpsmith then
+  return
+end
+vim.g.loaded_warpsmith = true
+
+if vim.fn.has('nvim-0.11') == 0 then
+  vim.notify_once('warpsmith needs Neovim 0.11 or newer', vim.log.levels.ERROR)
+  return
+end
+
+vim.api.nvim_create_user_command(
+  'Warpsmith',
+  function(options) require('warpsmith').command(options.fargs) end,
+  {
+    nargs = '+',
+    complete = function(lead, line) return require('warpsmith').complete(lead, line) end,
+    desc = 'Check GPU kernels: check, cancel, log, doctor, status',
+  }
+)
+
+local group = vim.api.nvim_create_augroup('warpsmith', {})
+
+vim.api.nvim_create_autocmd('LspAttach', {
+  group = group,
+  desc = 'Keep the code lenses of warpsmith up to date',
+  callback = function(event)
+    local client = vim.lsp.get_client_by_id(event.data.client_id)
+    if client and client.name == 'warpsmith' then
+      require('warpsmith.lens').attach(client, event.buf)
+    end
+  end,
+})
+
+vim.api.nvim_create_autocmd('LspProgress', {
+  group = group,
+  desc = 'Remember what warpsmith is doing, for the status line',
+  callback = function(event)
+    local client = vim.lsp.get_client_by_id(event.data.client_id)
+    if client and client.name == 'warpsmith' then
+      require('warpsmith.progress').record(client.id, event.data.params)
+    end
+  end,
+})
+
+vim.api.nvim_create_autocmd('LspDetach', {
+  group = group,
+  desc = 'Forget the progress of a server that ended',
+  callback = function(event)
+    local client = vim.lsp.get_client_by_id(event.data.client_id)
+    if client and client.name == 'warpsmith' and client:is_stopped() then
+      require('warpsmith.progress').forget(client.id)
+    end
+  end,
+})

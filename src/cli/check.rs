@@ -1,0 +1,215 @@
+//! `warpsmith check FILE…`: judges kernels from a terminal or a script.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::setup::{TerminalDialogue, has_terminal};
+use super::table::{self, Style};
+use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
+use crate::judge::{CaseRecord, Engine, EngineOptions, Report, Stage, Verdict, record};
+use crate::spec::Dtype;
+use crate::toolchain::managed::EnvironmentPolicy;
+
+/// Exit status of a program that was interrupted (128 + SIGINT).
+const EXIT_INTERRUPTED: u8 = 130;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// Python files with a Triton kernel and a convention that says what it computes.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only this kernel (its function name).
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Only these dtypes: f32 f16 bf16, or their long names; comma-separated or repeated.
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE")]
+    dtype: Vec<Dtype>,
+    /// Only these stages: smoke, sweep; comma-separated or repeated.
+    #[arg(long, value_delimiter = ',', value_name = "STAGE")]
+    stage: Vec<Stage>,
+    /// Replay the inputs and shapes of an earlier check.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// JSON lines on stdout: a record for each case, then a summary for each file.
+    #[arg(long)]
+    json: bool,
+    /// The Python interpreter to use instead of searching for one.
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// Never make the managed environment.
+    #[arg(long, conflicts_with = "yes")]
+    no_setup: bool,
+    /// Make the managed environment without asking, if it is needed.
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let code = runtime.block_on(check_files(args));
+    // Processes were ended by the engine; a thread that still waits for one must not hold us.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+async fn check_files(args: CheckArgs) -> Result<ExitCode> {
+    let engine = Engine::new(EngineOptions {
+        python: args.python.clone(),
+        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
+        dialogue: || Box::new(TerminalDialogue::new()),
+    });
+    let cancel = CancellationToken::new();
+    tokio::spawn(cancel_on_interrupt(cancel.clone()));
+    let mut worst = Verdict::Passed;
+    for file in &args.files {
+        let verdict = match read_request(file, &args) {
+            Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
+            Err(error) => {
+                super::complain(&error);
+                Verdict::CouldNotRun
+            }
+        };
+        worst = worst.max(verdict);
+        if cancel.is_cancelled() {
+            break;
+        }
+    }
+    engine.shut_down(Duration::from_secs(3)).await;
+    Ok(ExitCode::from(if cancel.is_cancelled() { EXIT_INTERRUPTED } else { worst.exit_code() }))
+}
+
+/// The first Ctrl-C stops the check and its processes; a second one ends us at once.
+async fn cancel_on_interrupt(cancel: CancellationToken) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        cancel.cancel();
+    }
+    if tokio::signal::ctrl_c().await.is_ok() {
+        std::process::exit(i32::from(EXIT_INTERRUPTED));
+    }
+}
+
+fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
+    let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("{} is not UTF-8; Python source must be", file.display()))?;
+    let options = CheckOptions {
+        stages: args.stage.clone(),
+        dtypes: args.dtype.clone(),
+        kernel: args.kernel.clone(),
+        seed: args.seed,
+    };
+    Ok(CheckRequest { path, text: text.into(), options })
+}
+
+async fn check_file(
+    engine: &Engine,
+    request: CheckRequest,
+    shown: &Path,
+    args: &CheckArgs,
+    cancel: &CancellationToken,
+) -> Result<Verdict> {
+    let (events, receiver) = mpsc::unbounded_channel();
+    let path = request.path.clone();
+    let printer = Printer::new(args.json, shown);
+    let (report, rows) =
+        tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
+    rows?;
+    print_report(&path, shown, &report, args.json)?;
+    Ok(report.verdict)
+}
+
+/// Shows a check while it runs: rows on stdout, the running case on a progress line on stderr.
+struct Printer {
+    json: bool,
+    style: Style,
+    file: String,
+    bar: Option<ProgressBar>,
+}
+
+impl Printer {
+    fn new(json: bool, file: &Path) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {pos}/{len}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self { json, style: terminal_style(), file: file.display().to_string(), bar }
+    }
+
+    async fn follow(self, mut events: mpsc::UnboundedReceiver<CheckEvent>) -> Result<()> {
+        while let Some(event) = events.recv().await {
+            match event {
+                CheckEvent::Preparing(step) => self.message(step),
+                CheckEvent::Planned { oracle, cases } => {
+                    if let Some(bar) = &self.bar {
+                        bar.set_length(cases as u64);
+                    }
+                    if !self.json {
+                        self.line(&format!("{} · {}\n\n{}", self.file, oracle.label, table::header()))?;
+                    }
+                }
+                CheckEvent::CaseStarted { label, .. } => self.message(label),
+                CheckEvent::CaseProgress { .. } => {}
+                CheckEvent::CaseFinished { record, .. } => self.finished(&record)?,
+            }
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        Ok(())
+    }
+
+    fn message(&self, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+            bar.tick();
+        }
+    }
+
+    fn finished(&self, record: &Arc<CaseRecord>) -> Result<()> {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        if self.json { Ok(()) } else { self.line(&table::row(record, self.style)) }
+    }
+
+    fn line(&self, text: &str) -> Result<()> {
+        let print = || writeln!(io::stdout(), "{text}");
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+        .context("cannot write to stdout")
+    }
+}
+
+fn print_report(path: &Path, shown: &Path, report: &Report, json: bool) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    if json {
+        for case in &report.cases {
+            writeln!(stdout, "{}", record::case_json(path, report, case))?;
+        }
+        writeln!(stdout, "{}", record::summary_json(path, report))?;
+    } else {
+        writeln!(stdout, "{}", table::summary(shown, report, terminal_style()))?;
+    }
+    stdout.flush().context("cannot write to stdout")
+}
+
+fn terminal_style() -> Style {
+    let color =
+        io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    Style { color }
+}

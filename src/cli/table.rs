@@ -1,0 +1,212 @@
+//! What `warpsmith check` shows to people: a row for each case as it ends, then findings and a table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::judge::{CaseRecord, Code, Coverage, Finding, Report, Verdict};
+use crate::spec::Dtype;
+
+/// Whether words may be coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    pub(super) color: bool,
+}
+
+impl Style {
+    fn paint(self, text: &str, verdict: Verdict) -> String {
+        let code = match verdict {
+            Verdict::Passed => "32",
+            Verdict::Wrong => "31",
+            Verdict::CouldNotRun => "33",
+        };
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "✓",
+        Verdict::Wrong => "✗",
+        Verdict::CouldNotRun => "–",
+    }
+}
+
+/// The heading above the rows.
+pub(super) fn header() -> String {
+    format!(
+        "{:<6} {:<28} {:<5} {:<15} {:>11} {:>11} {:>11}",
+        "stage", "case", "dtype", "verdict", "max error", "torch's own", "ms to check"
+    )
+}
+
+/// One row for one case.
+pub(super) fn row(record: &CaseRecord, style: Style) -> String {
+    let case = &record.case;
+    let axes: Vec<String> = case.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let largest = |pick: fn(&crate::runner::protocol::OutputErrors) -> f64| {
+        record.errors.iter().map(pick).fold(None, |largest: Option<f64>, value| {
+            Some(largest.map_or(value, |known| if value > known || value.is_nan() { value } else { known }))
+        })
+    };
+    let error = largest(|errors| errors.max_absolute_error.0);
+    let own = largest(|errors| errors.reference_max_absolute_error.0);
+    let verdict = format!("{} {}", mark(record.verdict), record.verdict.words());
+    let mut line = format!(
+        "{:<6} {:<28} {:<5} {}{} {:>11} {:>11} {:>11.0}",
+        case.stage.name(),
+        axes.join(" "),
+        case.dtype.short(),
+        style.paint(&verdict, record.verdict),
+        " ".repeat(15_usize.saturating_sub(verdict.chars().count())),
+        number(error),
+        number(own),
+        record.elapsed_ms,
+    );
+    if let Some(note) = coverage_note(record) {
+        let _ = write!(line, "  {note}");
+    }
+    if let Some(finding) = record.findings.first() {
+        let _ = write!(line, "  {}", finding.code.name());
+    }
+    line
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(
+        || "–".to_owned(),
+        |value| if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") },
+    )
+}
+
+fn coverage_note(record: &CaseRecord) -> Option<String> {
+    let run: u64 = record.launches.iter().map(|launch| launch.programs_run).sum();
+    let all: u64 = record.launches.iter().map(|launch| launch.programs).sum();
+    match record.case.coverage {
+        Coverage::Full => None,
+        Coverage::Sampled => Some(format!("{run} of {all} programs")),
+        Coverage::Offsets => Some(format!("offsets only, {run} of {all} programs")),
+    }
+}
+
+/// Everything after the rows: findings, the table by stage and dtype, what was not run, the last line.
+pub(super) fn summary(file: &Path, report: &Report, style: Style) -> String {
+    let mut text = String::new();
+    for group in grouped(report) {
+        let _ = writeln!(text, "\n{}", finding_block(file, &group, style));
+    }
+    if !report.cases.is_empty() {
+        let _ = writeln!(text, "\n{}", stage_table(report));
+    }
+    for missing in &report.not_run {
+        let _ = writeln!(text, "not run: {} ({})", missing.what, missing.why);
+    }
+    let _ = write!(text, "{}", last_line(file, report, style));
+    text
+}
+
+struct Group<'a> {
+    finding: &'a Finding,
+    /// The first case that showed it and how many more did.
+    first: Option<&'a CaseRecord>,
+    more: usize,
+}
+
+/// The same finding in many cases is told once.
+fn grouped(report: &Report) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> =
+        report.findings.iter().map(|finding| Group { finding, first: None, more: 0 }).collect();
+    for record in &report.cases {
+        for finding in &record.findings {
+            let same = groups.iter_mut().find(|group| {
+                group.first.is_some()
+                    && group.finding.code == finding.code
+                    && group.finding.place == finding.place
+                    && group.finding.kernel == finding.kernel
+            });
+            match same {
+                Some(group) => group.more += 1,
+                None => groups.push(Group { finding, first: Some(record), more: 0 }),
+            }
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.finding.code.verdict()));
+    groups
+}
+
+fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
+    let finding = group.finding;
+    let verdict = finding.code.verdict();
+    let word = match (verdict, finding.code) {
+        (Verdict::Passed, _) => "warning".to_owned(),
+        (_, Code::Cancelled) => "cancelled".to_owned(),
+        _ => verdict.words().to_owned(),
+    };
+    let place = match (&finding.place, &finding.kernel) {
+        (Some(place), _) => format!("{}:{}", place.file, place.line),
+        (None, Some(kernel)) => format!("{} ({kernel})", file.display()),
+        (None, None) => file.display().to_string(),
+    };
+    let head = format!("{} {word}: {}", mark(verdict), finding.code.name());
+    let mut block =
+        format!("{}  {place}\n  {}", style.paint(&head, verdict), finding.message.replace('\n', "\n  "));
+    for outer in &finding.called_from {
+        let _ = write!(block, "\n  called from {}:{}", outer.file, outer.line);
+    }
+    if let Some(record) = group.first {
+        let _ = write!(block, "\n  case: {} {}", record.case.stage, record.case.label());
+        if group.more > 0 {
+            let _ = write!(block, ", and {} more", group.more);
+        }
+    }
+    block
+}
+
+/// Passed of run cases, by stage and dtype.
+fn stage_table(report: &Report) -> String {
+    let mut dtypes: Vec<Dtype> = Vec::new();
+    let mut cells: BTreeMap<_, BTreeMap<Dtype, (usize, usize)>> = BTreeMap::new();
+    for record in &report.cases {
+        if !dtypes.contains(&record.case.dtype) {
+            dtypes.push(record.case.dtype);
+        }
+        let cell = cells.entry(record.case.stage).or_default().entry(record.case.dtype).or_default();
+        cell.1 += 1;
+        if record.verdict == Verdict::Passed {
+            cell.0 += 1;
+        }
+    }
+    let mut text = format!("{:<10}", "passed of");
+    for dtype in &dtypes {
+        let _ = write!(text, " {:>8}", dtype.short());
+    }
+    for (stage, row) in &cells {
+        let _ = write!(text, "\n{:<10}", stage.name());
+        for dtype in &dtypes {
+            let cell =
+                row.get(dtype).map_or_else(|| "–".to_owned(), |(passed, run)| format!("{passed}/{run}"));
+            let _ = write!(text, " {cell:>8}");
+        }
+    }
+    text
+}
+
+fn last_line(file: &Path, report: &Report, style: Style) -> String {
+    let head = format!("{} {}", mark(report.verdict), report.verdict.words());
+    let mut parts = vec![style.paint(&head, report.verdict)];
+    if let Some(oracle) = &report.oracle {
+        parts.push(oracle.label.clone());
+    }
+    if !report.cases.is_empty() {
+        let passed = report.cases.iter().filter(|record| record.verdict == Verdict::Passed).count();
+        parts.push(format!("{passed} of {} cases passed", report.cases.len()));
+        parts.push("Triton interpreter on the CPU, no time measured".to_owned());
+    }
+    let mut line = parts.join(" · ");
+    if let Some(record) = report.cases.first()
+        && report.verdict != Verdict::Passed
+    {
+        let _ = write!(line, "\nreplay: warpsmith check {} --seed {}", file.display(), record.seed);
+    }
+    line
+}

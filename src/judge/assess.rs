@@ -1,0 +1,434 @@
+//! From what the worker answered to findings and a verdict. Pure: this is where "passed" is decided.
+//!
+//! A case passes only if the entry returned, launched a kernel, returned exactly the outputs that the
+//! Definition names, left the inputs alone, wrote every element, and every element lies within the
+//! tolerance. Everything else is a finding; nothing is skipped silently.
+
+use super::verdict::{BadElement, CaseRecord, Code, Finding};
+use super::{Case, Coverage, Verdict};
+use crate::runner::protocol::{
+    Compared, DeathReason, Died, Launch, OutputErrors, OutputSpec, Place, Raised, Ran, ReturnedValue, Sample,
+    WorkerFinding, WorkerFindingKind,
+};
+use crate::spec::Dtype;
+
+/// How a case ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The entry returned; `compared` is absent when values were not to be compared or could not be.
+    Ran {
+        ran: Ran,
+        compared: Option<Compared>,
+    },
+    Raised(Raised),
+    Died(Died),
+    /// Our own side failed.
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+/// What is known of a case besides how it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances<'a> {
+    pub(super) case: &'a Case,
+    pub(super) outputs: &'a [OutputSpec],
+    pub(super) seed: u64,
+    pub(super) elapsed_ms: f64,
+    /// Wall-clock limit of the run, for the message of a timeout.
+    pub(super) wall_s: f64,
+}
+
+/// The record of one case.
+pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseRecord {
+    let mut record = CaseRecord {
+        case: circumstances.case.clone(),
+        verdict: Verdict::Passed,
+        findings: Vec::new(),
+        errors: Vec::new(),
+        launches: Vec::new(),
+        seed: circumstances.seed,
+        elapsed_ms: circumstances.elapsed_ms,
+    };
+    match ended {
+        Ended::Ran { ran, compared } => assess_run(circumstances, ran, compared, &mut record),
+        Ended::Raised(raised) => {
+            record.findings = worker_findings(&raised.findings, circumstances.case.coverage);
+            record.findings.push(raised_finding(&raised));
+            record.launches = raised.launches;
+        }
+        Ended::Died(died) => record.findings.push(died_finding(&died, circumstances.wall_s)),
+        Ended::Failed { code, message } => record.findings.push(Finding::plain(
+            Code::JudgeFailed,
+            format!("warpsmith could not judge this case ({code}): {message}"),
+        )),
+    }
+    // Stable: within one verdict, causes (bounds, races) stay before consequences (mismatch).
+    record.findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.verdict()));
+    record.verdict = record.findings.iter().map(|f| f.code.verdict()).max().unwrap_or(Verdict::Passed);
+    record
+}
+
+fn assess_run(
+    circumstances: Circumstances<'_>,
+    ran: Ran,
+    compared: Option<Compared>,
+    record: &mut CaseRecord,
+) {
+    let Circumstances { case, outputs, .. } = circumstances;
+    let kernel = responsible_kernel(&ran.launches);
+    record.findings = worker_findings(&ran.findings, case.coverage);
+    if let Some(unsupported) = &ran.unsupported {
+        record.findings.push(Finding {
+            place: unsupported.place.clone(),
+            kernel: kernel.clone(),
+            ..Finding::plain(Code::Unsupported, format!("cannot be checked here: {}", unsupported.message))
+        });
+    }
+    let has_elements = outputs.iter().any(|output| output.shape.iter().all(|&length| length > 0));
+    if ran.launches.is_empty() && has_elements {
+        record.findings.push(Finding::plain(
+            Code::NotLaunched,
+            "the entry returned without launching a Triton kernel, so no kernel was judged".to_owned(),
+        ));
+    }
+    if case.coverage != Coverage::Offsets {
+        record.findings.extend(output_shape_findings(outputs, &ran.outputs, kernel.as_deref()));
+        match compared {
+            Some(compared) => {
+                record.findings.extend(value_findings(case, &ran.launches, &compared, kernel.as_deref()));
+                record.errors = compared.outputs;
+            }
+            // Without a comparison nothing may pass.
+            None if record.findings.iter().all(|finding| finding.code.verdict() == Verdict::Passed) => {
+                record.findings.push(Finding::plain(
+                    Code::NotComparable,
+                    "only some programs of the launch were run, and the outputs are not stored by that launch alone, \
+                     so there is nothing to compare"
+                        .to_owned(),
+                ));
+            }
+            None => {}
+        }
+    }
+    record.launches = ran.launches;
+}
+
+/// The kernel that a wrong value is shown at: the last launch, which most likely stored the outputs.
+fn responsible_kernel(launches: &[Launch]) -> Option<String> {
+    launches.last().map(|launch| launch.kernel.clone())
+}
+
+fn worker_findings(findings: &[WorkerFinding], coverage: Coverage) -> Vec<Finding> {
+    findings
+        .iter()
+        // When only some programs run, what the others would have written is still unwritten.
+        .filter(|f| coverage == Coverage::Full || f.kind != WorkerFindingKind::UninitialisedRead)
+        .map(|finding| Finding {
+            code: worker_code(finding.kind),
+            kernel: finding.kernel.clone(),
+            place: Some(finding.place.clone()),
+            called_from: finding.called_from.clone(),
+            message: finding.message.clone(),
+            element: None,
+        })
+        .collect()
+}
+
+fn worker_code(kind: WorkerFindingKind) -> Code {
+    match kind {
+        WorkerFindingKind::OutOfBoundsLoad
+        | WorkerFindingKind::OutOfBoundsStore
+        | WorkerFindingKind::OutOfBoundsAtomic => Code::OutOfBounds,
+        WorkerFindingKind::Race => Code::Race,
+        WorkerFindingKind::BenignRace => Code::BenignRace,
+        WorkerFindingKind::DuplicateStore => Code::DuplicateStore,
+        WorkerFindingKind::IntegerOverflow => Code::IntegerOverflow,
+        WorkerFindingKind::DeviceAssert => Code::DeviceAssert,
+        WorkerFindingKind::UninitialisedRead => Code::UninitialisedRead,
+        WorkerFindingKind::CompileError => Code::CompileError,
+    }
+}
+
+/// Type, dtype and shape of everything that the entry returned.
+fn output_shape_findings(
+    expected: &[OutputSpec],
+    got: &[ReturnedValue],
+    kernel: Option<&str>,
+) -> Vec<Finding> {
+    let finding =
+        |code, message| Finding { kernel: kernel.map(str::to_owned), ..Finding::plain(code, message) };
+    if expected.len() != got.len() {
+        let names: Vec<&str> = expected.iter().map(|output| output.name.as_str()).collect();
+        return vec![finding(
+            Code::WrongOutputs,
+            format!("returned {} values, expected {} ({})", got.len(), expected.len(), names.join(", ")),
+        )];
+    }
+    let mut findings = Vec::new();
+    for (expected, got) in expected.iter().zip(got) {
+        let name = &expected.name;
+        let Some(dtype) = &got.dtype else {
+            findings.push(finding(
+                Code::WrongOutputs,
+                format!("`{name}` is a `{}`, expected exactly `torch.Tensor`", got.type_name),
+            ));
+            continue;
+        };
+        if dtype.parse::<Dtype>() != Ok(expected.dtype) {
+            findings
+                .push(finding(Code::WrongDtype, format!("`{name}` is {dtype}, expected {}", expected.dtype)));
+        }
+        if got.shape != expected.shape {
+            findings.push(finding(
+                Code::WrongShape,
+                format!("`{name}` has shape {:?}, expected {:?}", got.shape, expected.shape),
+            ));
+        }
+        if let Some(input) = &got.aliases_input {
+            findings.push(finding(
+                Code::AliasesInput,
+                format!(
+                    "`{name}` shares memory with the input `{input}`; the Definition asks for a new tensor"
+                ),
+            ));
+        }
+    }
+    findings
+}
+
+fn value_findings(
+    case: &Case,
+    launches: &[Launch],
+    compared: &Compared,
+    kernel: Option<&str>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in &compared.inputs_changed {
+        findings.push(Finding {
+            kernel: kernel.map(str::to_owned),
+            ..Finding::plain(
+                Code::InputsChanged,
+                format!("the input `{name}` was modified; the Definition does not allow it"),
+            )
+        });
+    }
+    for errors in &compared.outputs {
+        if let Some(finding) = output_finding(case, launches, errors) {
+            findings.push(Finding { kernel: kernel.map(str::to_owned), ..finding });
+        }
+        findings.extend(weak_tolerance(errors));
+    }
+    findings
+}
+
+/// The worst that is to be said of one output's values.
+fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Option<Finding> {
+    let name = &errors.name;
+    if errors.unwritten > 0 && case.coverage == Coverage::Full {
+        let range = match (&errors.first_unwritten, &errors.last_unwritten) {
+            (Some(first), Some(last)) if first != last => format!(", from {first:?} to {last:?}"),
+            (Some(first), _) => format!(", at {first:?}"),
+            _ => String::new(),
+        };
+        let message = format!(
+            "{} of {} elements of `{name}` were never written{range}",
+            errors.unwritten, errors.elements
+        );
+        return Some(Finding::plain(Code::Unwritten, message));
+    }
+    if errors.non_finite_mismatches > 0 {
+        let message = format!(
+            "{} of {} elements of `{name}` are NaN or infinite where the reference is not, or the reverse{}",
+            errors.non_finite_mismatches,
+            errors.elements_compared,
+            sample_clause(errors.first_non_finite.as_ref()),
+        );
+        return Some(Finding {
+            element: element(name, errors.first_non_finite.as_ref()),
+            ..Finding::plain(Code::NonFinite, message)
+        });
+    }
+    if errors.violations > 0 {
+        return Some(mismatch(case, launches, errors));
+    }
+    // A sampled case that compared nothing has shown nothing.
+    (errors.elements > 0 && errors.elements_compared == 0).then(|| {
+        Finding::plain(
+            Code::NotComparable,
+            format!("the programs that were run wrote no element of `{name}`: nothing was compared"),
+        )
+    })
+}
+
+fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding {
+    let name = &errors.name;
+    let dots: Vec<&Place> = launches.iter().flat_map(|launch| &launch.tf32_dots).collect();
+    let only_tf32 = case.dtype == Dtype::Float32 && errors.tf32_violations == 0 && !dots.is_empty();
+    let element = element(name, errors.first.as_ref());
+    if only_tf32 {
+        let message = format!(
+            "{} of {} elements of `{name}` match a TF32 product but not IEEE float32{}. `tl.dot` rounds float32 \
+             factors to TF32 by default: pass `input_precision=\"ieee\"`, or declare `precision=tf32`",
+            errors.violations,
+            errors.elements_compared,
+            sample_clause(errors.first.as_ref()),
+        );
+        return Finding {
+            element,
+            place: dots.first().map(|place| (*place).clone()),
+            ..Finding::plain(Code::Tf32, message)
+        };
+    }
+    let message = format!(
+        "{} of {} elements of `{name}` are wrong{}; the largest error is {:.3e}, PyTorch's own on these inputs {:.3e}",
+        errors.violations,
+        errors.elements_compared,
+        sample_clause(errors.first.as_ref()),
+        errors.max_absolute_error.0,
+        errors.reference_max_absolute_error.0,
+    );
+    Finding { element, ..Finding::plain(Code::Mismatch, message) }
+}
+
+fn sample_clause(sample: Option<&Sample>) -> String {
+    sample.map_or_else(String::new, |sample| {
+        format!(
+            "; first at {:?}: expected {}, got {} (allowed error {:.3e})",
+            sample.index, sample.expected.0, sample.got.0, sample.allowed.0
+        )
+    })
+}
+
+fn element(output: &str, sample: Option<&Sample>) -> Option<BadElement> {
+    sample.map(|sample| BadElement {
+        output: output.to_owned(),
+        index: sample.index.clone(),
+        expected: sample.expected,
+        got: sample.got,
+        allowed: sample.allowed,
+    })
+}
+
+fn weak_tolerance(errors: &OutputErrors) -> Option<Finding> {
+    let accepted: Vec<&str> = errors
+        .null_candidates
+        .iter()
+        .filter(|null| null.violations == 0 && errors.elements_compared > 0)
+        .map(|null| null.name.as_str())
+        .collect();
+    (!accepted.is_empty()).then(|| {
+        Finding::plain(
+            Code::WeakTolerance,
+            format!(
+                "the tolerance of `{}` also accepts {}: a pass of this case says little",
+                errors.name,
+                accepted.join(", ")
+            ),
+        )
+    })
+}
+
+/// An exception of the user's code, in a run or at import.
+pub(super) fn raised_finding(raised: &Raised) -> Finding {
+    let text = format!("{}: {}", raised.exception, raised.message);
+    let (code, message) = match raised.code.as_str() {
+        "syntax-error" => (Code::SyntaxError, raised.message.clone()),
+        "import-error" => (
+            Code::ImportError,
+            raised.missing.as_ref().map_or_else(
+                || format!("cannot be imported: {text}"),
+                |missing| format!("cannot be imported: the package `{missing}` is missing; install it in the environment of this interpreter"),
+            ),
+        ),
+        "out-of-memory" => (Code::OutOfMemory, format!("ran out of the memory it may use here: {text}")),
+        "unsupported" => (Code::Unsupported, format!("cannot be checked here: {}", raised.message)),
+        "compile-error" => (Code::CompileError, raised.message.clone()),
+        _ => (Code::Raised, format!("raised {text}")),
+    };
+    Finding {
+        place: raised.place.clone(),
+        called_from: raised.called_from.clone(),
+        kernel: raised.launches.last().map(|launch| launch.kernel.clone()),
+        ..Finding::plain(code, message)
+    }
+}
+
+/// The end of a process that was to run a case.
+fn died_finding(died: &Died, wall_s: f64) -> Finding {
+    let words = last_words(died);
+    match died.reason {
+        DeathReason::Exit => Finding::plain(
+            Code::Exited,
+            format!(
+                "the process ended with status {} in the middle of the call{words}",
+                died.status.unwrap_or(0)
+            ),
+        ),
+        // Nobody but the system's memory killer (or the user) sends this one.
+        DeathReason::Signal if died.signal == Some(9) => Finding::plain(
+            Code::OutOfMemory,
+            format!("the process was killed by the system, most likely for memory{words}"),
+        ),
+        DeathReason::Signal => Finding::plain(
+            Code::Crashed,
+            format!("the process crashed with {}{words}", signal_name(died.signal.unwrap_or(0))),
+        ),
+        DeathReason::Timeout => Finding::plain(
+            Code::Timeout,
+            format!(
+                "did not end within {wall_s} s in the interpreter: an endless loop, or too much work for it{words}"
+            ),
+        ),
+        DeathReason::Memory => Finding::plain(
+            Code::OutOfMemory,
+            format!("grew past the memory it may use here and was stopped{words}"),
+        ),
+        DeathReason::Killed => Finding::plain(Code::Cancelled, "cancelled".to_owned()),
+    }
+}
+
+/// The end of a process that was importing the user's file.
+pub(super) fn died_at_import_finding(died: &Died, import_wall_s: f64) -> Finding {
+    let words = last_words(died);
+    match died.reason {
+        DeathReason::Exit => Finding::plain(
+            Code::CrashedAtImport,
+            format!("importing the file ended the process with status {}{words}", died.status.unwrap_or(0)),
+        ),
+        DeathReason::Signal => Finding::plain(
+            Code::CrashedAtImport,
+            format!("importing the file crashed with {}{words}", signal_name(died.signal.unwrap_or(0))),
+        ),
+        DeathReason::Timeout => Finding::plain(
+            Code::Timeout,
+            format!("importing the file did not end within {import_wall_s} s{words}"),
+        ),
+        DeathReason::Memory | DeathReason::Killed => died_finding(died, import_wall_s),
+    }
+}
+
+fn last_words(died: &Died) -> String {
+    let tail: Vec<&str> = died.output.lines().filter(|line| !line.trim().is_empty()).collect();
+    match &tail[tail.len().saturating_sub(3)..] {
+        [] => String::new(),
+        lines => format!("; its last output:\n{}", lines.join("\n")),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        4 => "SIGILL (illegal instruction)".to_owned(),
+        6 => "SIGABRT (abort)".to_owned(),
+        7 => "SIGBUS (bad memory access)".to_owned(),
+        8 => "SIGFPE (arithmetic error)".to_owned(),
+        11 => "SIGSEGV (bad memory access)".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "assess_tests.rs"]
+mod tests;

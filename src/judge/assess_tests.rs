@@ -1,0 +1,265 @@
+//! Every way a case can end, and what is said of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::judge::Stage;
+
+fn case(coverage: Coverage) -> Case {
+    Case {
+        stage: Stage::Sweep,
+        axes: BTreeMap::from([("M".to_owned(), 4), ("N".to_owned(), 8)]),
+        dtype: Dtype::Float32,
+        layout: "contiguous".to_owned(),
+        profile: "default".to_owned(),
+        scalars: BTreeMap::new(),
+        coverage,
+    }
+}
+
+fn out() -> OutputSpec {
+    OutputSpec { name: "out".to_owned(), dtype: Dtype::Float32, shape: vec![4, 8] }
+}
+
+fn judge_on(case: &Case, outputs: &[OutputSpec], ended: Ended) -> CaseRecord {
+    assess(Circumstances { case, outputs, seed: 1, elapsed_ms: 2.0, wall_s: 20.0 }, ended)
+}
+
+fn judge(ended: Ended) -> CaseRecord {
+    judge_on(&case(Coverage::Full), &[out()], ended)
+}
+
+fn ran(changes: Value) -> Ran {
+    let mut ran = json!({
+        "outputs": [{"type_name": "torch.Tensor", "dtype": "float32", "shape": [4, 8], "strides": [8, 1],
+                     "aliases_input": null, "written_by_single_launch": true, "copied": true}],
+        "launches": [{"kernel": "k", "file": "/k.py", "line": 3, "grid": [4, 1, 1], "programs": 4, "programs_run": 4}],
+        "findings": [], "unsupported": null, "run_ms": 1.0
+    });
+    merge(&mut ran, changes);
+    serde_json::from_value(ran).unwrap()
+}
+
+fn compared(changes: Value) -> Compared {
+    let mut errors = json!({
+        "name": "out", "elements": 32, "elements_compared": 32, "unwritten": 0, "non_finite_mismatches": 0,
+        "violations": 0, "tf32_violations": 0, "max_absolute_error": 1e-7, "max_relative_error": 1e-7,
+        "reference_max_absolute_error": 1e-7, "expected_rms": 1.0, "null_candidates": []
+    });
+    merge(&mut errors, changes);
+    serde_json::from_value(json!({"outputs": [errors], "inputs_changed": []})).unwrap()
+}
+
+fn merge(into: &mut Value, changes: Value) {
+    let (Value::Object(into), Value::Object(changes)) = (into, changes) else { return };
+    into.extend(changes);
+}
+
+fn ended(ran_changes: Value, compared_changes: Value) -> Ended {
+    Ended::Ran { ran: ran(ran_changes), compared: Some(compared(compared_changes)) }
+}
+
+fn codes(record: &CaseRecord) -> Vec<Code> {
+    record.findings.iter().map(|finding| finding.code).collect()
+}
+
+fn sample() -> Value {
+    json!({"index": [2, 3], "expected": 0.5, "got": 0.75, "allowed": 1e-6})
+}
+
+#[test]
+fn a_right_answer_passes() {
+    let record = judge(ended(json!({}), json!({})));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![]));
+}
+
+#[test]
+fn nothing_passes_without_a_comparison() {
+    let record = judge(Ended::Ran { ran: ran(json!({})), compared: None });
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::NotComparable]));
+    let none_compared = ended(json!({}), json!({"elements_compared": 0}));
+    assert_eq!(judge_on(&case(Coverage::Sampled), &[out()], none_compared).verdict, Verdict::CouldNotRun);
+}
+
+#[test]
+fn an_answer_without_a_launch_is_no_verdict_on_a_kernel() {
+    let record = judge(ended(json!({"launches": []}), json!({})));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::NotLaunched]));
+    let empty = OutputSpec { shape: vec![0, 8], ..out() };
+    let empty_answer = ended(
+        json!({"launches": [], "outputs": [{"type_name": "torch.Tensor", "dtype": "float32", "shape": [0, 8], "copied": true}]}),
+        json!({"elements": 0, "elements_compared": 0}),
+    );
+    assert_eq!(judge_on(&case(Coverage::Full), &[empty], empty_answer).verdict, Verdict::Passed);
+}
+
+#[test]
+fn values_decide() {
+    let unwritten = judge(ended(
+        json!({}),
+        json!({"unwritten": 8, "violations": 8, "first_unwritten": [3, 0], "last_unwritten": [3, 7]}),
+    ));
+    assert_eq!(codes(&unwritten), [Code::Unwritten]);
+    assert_eq!(
+        unwritten.findings[0].message,
+        "8 of 32 elements of `out` were never written, from [3, 0] to [3, 7]"
+    );
+    let non_finite =
+        judge(ended(json!({}), json!({"non_finite_mismatches": 1, "first_non_finite": sample()})));
+    assert_eq!(codes(&non_finite), [Code::NonFinite]);
+    let mismatch = judge(ended(json!({}), json!({"violations": 2, "tf32_violations": 2, "first": sample()})));
+    assert_eq!((mismatch.verdict, codes(&mismatch)), (Verdict::Wrong, vec![Code::Mismatch]));
+    let element = mismatch.findings[0].element.as_ref().unwrap();
+    assert_eq!((element.index.as_slice(), element.expected.0, element.got.0), (&[2, 3][..], 0.5, 0.75));
+    assert_eq!(mismatch.findings[0].kernel.as_deref(), Some("k"));
+}
+
+#[test]
+fn tf32_is_named_only_when_a_dot_ran_as_tf32() {
+    let values = json!({"violations": 2, "tf32_violations": 0, "first": sample()});
+    let with_dot = json!({"launches": [{"kernel": "k", "file": "/k.py", "line": 3, "grid": [1, 1, 1], "programs": 1,
+        "programs_run": 1, "tf32_dots": [{"file": "/k.py", "line": 9}]}]});
+    let named = judge(ended(with_dot.clone(), values.clone()));
+    assert_eq!((named.verdict, codes(&named)), (Verdict::Wrong, vec![Code::Tf32]));
+    assert_eq!(named.findings[0].place.as_ref().map(|place| place.line), Some(9));
+    assert_eq!(codes(&judge(ended(json!({}), values))), [Code::Mismatch]);
+    let beyond = json!({"violations": 2, "tf32_violations": 1, "first": sample()});
+    assert_eq!(codes(&judge(ended(with_dot, beyond))), [Code::Mismatch]);
+}
+
+#[test]
+fn the_form_of_the_answer_decides() {
+    let output = |changes: Value| {
+        let mut output =
+            json!({"type_name": "torch.Tensor", "dtype": "float32", "shape": [4, 8], "copied": false});
+        merge(&mut output, changes);
+        judge(Ended::Ran { ran: ran(json!({"outputs": [output]})), compared: None })
+    };
+    assert_eq!(codes(&output(json!({"dtype": "float16"}))), [Code::WrongDtype]);
+    assert_eq!(codes(&output(json!({"shape": [8, 4]}))), [Code::WrongShape]);
+    assert_eq!(codes(&output(json!({"type_name": "LazyTensor", "dtype": null}))), [Code::WrongOutputs]);
+    assert_eq!(codes(&output(json!({"aliases_input": "x"}))), [Code::AliasesInput]);
+    let two = judge(Ended::Ran { ran: ran(json!({"outputs": []})), compared: None });
+    assert_eq!(codes(&two), [Code::WrongOutputs]);
+}
+
+#[test]
+fn changed_inputs_are_wrong() {
+    let mut changed = compared(json!({}));
+    changed.inputs_changed.push("x".to_owned());
+    let record = judge(Ended::Ran { ran: ran(json!({})), compared: Some(changed) });
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::InputsChanged]));
+}
+
+fn worker_finding(kind: &str) -> Value {
+    json!({"kind": kind, "kernel": "k", "place": {"file": "/k.py", "line": 7}, "message": "m", "program": [0, 0, 0]})
+}
+
+#[test]
+fn a_finding_makes_right_values_wrong() {
+    let kinds = [
+        ("out-of-bounds-load", Code::OutOfBounds),
+        ("out-of-bounds-store", Code::OutOfBounds),
+        ("out-of-bounds-atomic", Code::OutOfBounds),
+        ("race", Code::Race),
+        ("duplicate-store", Code::DuplicateStore),
+        ("integer-overflow", Code::IntegerOverflow),
+        ("device-assert", Code::DeviceAssert),
+        ("uninitialised-read", Code::UninitialisedRead),
+        ("compile-error", Code::CompileError),
+    ];
+    for (kind, code) in kinds {
+        let record = judge(ended(json!({"findings": [worker_finding(kind)]}), json!({})));
+        assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![code]), "{kind}");
+    }
+    let benign = judge(ended(json!({"findings": [worker_finding("benign-race")]}), json!({})));
+    assert_eq!((benign.verdict, codes(&benign)), (Verdict::Passed, vec![Code::BenignRace]));
+}
+
+#[test]
+fn the_cause_stands_before_the_consequence() {
+    let findings = json!({"findings": [worker_finding("benign-race"), worker_finding("out-of-bounds-load")]});
+    let record = judge(ended(findings, json!({"violations": 1, "tf32_violations": 1, "first": sample()})));
+    assert_eq!(codes(&record), [Code::OutOfBounds, Code::Mismatch, Code::BenignRace]);
+}
+
+#[test]
+fn a_sampled_run_says_nothing_of_what_it_did_not_run() {
+    let findings = json!({"findings": [worker_finding("uninitialised-read")]});
+    let record = judge_on(
+        &case(Coverage::Sampled),
+        &[out()],
+        ended(findings, json!({"unwritten": 16, "elements_compared": 16})),
+    );
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![]));
+}
+
+#[test]
+fn an_offsets_case_compares_nothing_and_passes_on_bounds_alone() {
+    let clean = Ended::Ran { ran: ran(json!({"outputs": []})), compared: None };
+    assert_eq!(judge_on(&case(Coverage::Offsets), &[out()], clean).verdict, Verdict::Passed);
+    let wraps =
+        Ended::Ran { ran: ran(json!({"findings": [worker_finding("integer-overflow")]})), compared: None };
+    assert_eq!(judge_on(&case(Coverage::Offsets), &[out()], wraps).verdict, Verdict::Wrong);
+    let none = Ended::Ran { ran: ran(json!({"launches": []})), compared: None };
+    assert_eq!(judge_on(&case(Coverage::Offsets), &[out()], none).verdict, Verdict::CouldNotRun);
+}
+
+#[test]
+fn what_cannot_be_checked_is_never_passed() {
+    let unsupported =
+        json!({"unsupported": {"code": "inline-asm", "message": "inline assembly", "place": null}});
+    let record = judge(ended(unsupported, json!({})));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::Unsupported]));
+}
+
+#[test]
+fn a_tolerance_that_accepts_zeros_is_a_warning() {
+    let nulls =
+        json!({"null_candidates": [{"name": "zeros", "violations": 0}, {"name": "mean", "violations": 3}]});
+    let record = judge(ended(json!({}), nulls));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![Code::WeakTolerance]));
+    assert!(record.findings[0].message.contains("accepts zeros:"), "{}", record.findings[0].message);
+}
+
+#[test]
+fn exceptions_are_never_skips() {
+    let raised = |code: &str, exception: &str| {
+        let raised = json!({"exception": exception, "message": "m", "code": code, "missing": null,
+            "place": {"file": "/k.py", "line": 9}, "column": null});
+        judge(Ended::Raised(serde_json::from_value(raised).unwrap()))
+    };
+    for exception in ["SkipTest", "SystemExit", "OutOfMemoryError", "KeyboardInterrupt", "ZeroDivisionError"]
+    {
+        let record = raised("raised", exception);
+        assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::Raised]), "{exception}");
+    }
+    assert_eq!(codes(&raised("compile-error", "CompilationError")), [Code::CompileError]);
+    assert_eq!(raised("out-of-memory", "MemoryError").verdict, Verdict::CouldNotRun);
+    assert_eq!(raised("unsupported", "X").verdict, Verdict::CouldNotRun);
+    assert_eq!(codes(&raised("a code of a later worker", "X")), [Code::Raised]);
+}
+
+#[test]
+fn a_process_that_ends_without_an_answer_has_not_passed() {
+    let died = |reason: &str, signal: Option<i32>, status: Option<i32>| {
+        let died = json!({"reason": reason, "signal": signal, "status": status, "output": "a\nb\n\nc\nd\n"});
+        judge(Ended::Died(serde_json::from_value(died).unwrap()))
+    };
+    let exited = died("exit", None, Some(0));
+    assert_eq!((exited.verdict, codes(&exited)), (Verdict::Wrong, vec![Code::Exited]));
+    assert!(
+        exited.findings[0].message.ends_with("its last output:\nb\nc\nd"),
+        "{}",
+        exited.findings[0].message
+    );
+    assert_eq!(codes(&died("signal", Some(11), None)), [Code::Crashed]);
+    assert_eq!(codes(&died("signal", Some(9), None)), [Code::OutOfMemory]);
+    assert_eq!(codes(&died("timeout", None, None)), [Code::Timeout]);
+    assert_eq!(codes(&died("memory", None, None)), [Code::OutOfMemory]);
+    assert_eq!(codes(&died("killed", None, None)), [Code::Cancelled]);
+    let failed = judge(Ended::Failed { code: "no-memory".to_owned(), message: "m".to_owned() });
+    assert_eq!((failed.verdict, codes(&failed)), (Verdict::CouldNotRun, vec![Code::JudgeFailed]));
+}

@@ -1,0 +1,91 @@
+//! Which Python a check uses, and the code of the finding when there is none.
+
+use std::path::{Path, PathBuf};
+
+use super::{Code, Finding};
+use crate::toolchain::managed::{self, Dialogue, EnvironmentPolicy, SetupContext};
+use crate::toolchain::python::{ProbeCache, Problem, PythonSearch, Rejection, SearchRequest, find_python};
+use crate::toolchain::{Places, Surroundings};
+
+/// Where and how to look.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    pub(super) file: PathBuf,
+    /// `--python`.
+    pub(super) named: Option<PathBuf>,
+    pub(super) policy: EnvironmentPolicy,
+}
+
+/// The interpreter for a file; made, if the policy allows it. Blocks: probes are processes.
+pub(super) fn find_python_for(
+    search: &Search,
+    surroundings: &Surroundings,
+    places: &Places,
+    probes: &ProbeCache,
+    dialogue: &mut dyn Dialogue,
+) -> Result<PathBuf, Finding> {
+    let request = SearchRequest {
+        document: Some(&search.file),
+        flag: search.named.as_deref(),
+        ..SearchRequest::new(surroundings)
+    };
+    let context = SetupContext { surroundings, places, probes };
+    managed::find_or_make_python(context, &request, search.policy, dialogue)
+        .map(|environment| environment.executable)
+        // Probes are cached: asking again why costs nothing.
+        .map_err(|text| Finding::plain(code_of(&find_python(&request, probes)), text))
+}
+
+fn code_of(search: &PythonSearch) -> Code {
+    if let Some(chosen) = &search.chosen {
+        return chosen.problems.first().map_or(Code::JudgeFailed, code_of_problem);
+    }
+    let named = search.rejected.iter().find(|rejected| rejected.origin.is_explicit());
+    let reasons: Vec<&Rejection> = match named {
+        Some(named) => vec![&named.reason],
+        None => search.rejected.iter().map(|rejected| &rejected.reason).collect(),
+    };
+    let unusable = reasons.into_iter().find_map(|reason| match reason {
+        Rejection::Unusable { problem, .. } => Some(code_of_problem(problem)),
+        _ => None,
+    });
+    unusable.unwrap_or(Code::NoPython)
+}
+
+fn code_of_problem(problem: &Problem) -> Code {
+    match problem {
+        Problem::NeitherTorchNorTriton
+        | Problem::NoTorch
+        | Problem::TorchInUserSite { .. }
+        | Problem::NoTriton
+        | Problem::NoNumpy => Code::NoTorch,
+        Problem::TritonTooOld { .. } => Code::TritonTooOld,
+        Problem::PythonTooOld { .. } | Problem::NumpyTooNew { .. } => Code::UnusablePython,
+    }
+}
+
+/// Asks nobody and shows nothing: for editors, where nothing is made without `warpsmith setup`.
+pub(super) struct Silent;
+
+impl Dialogue for Silent {
+    fn consents(&mut self, _plan: &managed::Plan) -> bool {
+        false
+    }
+
+    fn note(&mut self, _text: &str) {}
+
+    fn progress(&mut self, _progress: &managed::Progress) {}
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// The nearest folder above the file that looks like a project's root.
+pub(super) fn project_root(file: &Path) -> Option<PathBuf> {
+    const MARKERS: [&str; 5] = ["warpsmith.toml", "pyproject.toml", "setup.py", "setup.cfg", ".git"];
+    file.ancestors()
+        .skip(1)
+        .find(|folder| MARKERS.iter().any(|marker| folder.join(marker).exists()))
+        .map(Path::to_path_buf)
+}

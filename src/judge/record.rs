@@ -1,0 +1,125 @@
+//! Records of a check as JSON lines: `warpsmith.case/1` for each case, `warpsmith.summary/1` last.
+//!
+//! The schema is documented in `docs/records.md`; a test compares the two.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::verdict::{CaseRecord, Finding, Report};
+use crate::runner::protocol::OutputErrors;
+
+pub const CASE_SCHEMA: &str = "warpsmith.case/1";
+pub const SUMMARY_SCHEMA: &str = "warpsmith.summary/1";
+
+/// One case as one JSON object. `timing` is always null here: an interpreter measures nothing.
+pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
+    let case = &record.case;
+    let first = record.findings.first();
+    let kernels: Vec<&str> = record.launches.iter().map(|launch| launch.kernel.as_str()).collect();
+    json!({
+        "schema": CASE_SCHEMA,
+        "file": file,
+        "kernel": first.and_then(|finding| finding.kernel.clone()).or_else(|| kernels.first().map(|k| (*k).to_owned())),
+        "oracle": report.oracle,
+        "case": {
+            "stage": case.stage,
+            "axes": case.axes,
+            "dtype": case.dtype,
+            "layout": case.layout,
+            "profile": case.profile,
+            "scalars": case.scalars,
+            "coverage": case.coverage,
+            // A string: a 64-bit seed does not survive readers that keep numbers as doubles.
+            "seed": record.seed.to_string(),
+        },
+        "verdict": record.verdict,
+        "code": first.map(|finding| finding.code),
+        "where": first.and_then(|finding| finding.place.clone()),
+        "message": first.map(|finding| finding.message.clone()),
+        "findings": record.findings,
+        "errors": record.errors.iter().map(errors_json).collect::<Vec<_>>(),
+        "timing": null,
+        "elapsed_ms": record.elapsed_ms,
+        "provenance": report.provenance,
+    })
+}
+
+fn errors_json(errors: &OutputErrors) -> Value {
+    json!({
+        "output": errors.name,
+        "elements": errors.elements,
+        "elements_compared": errors.elements_compared,
+        "violations": errors.violations,
+        "unwritten": errors.unwritten,
+        "non_finite_mismatches": errors.non_finite_mismatches,
+        "max_absolute_error": errors.max_absolute_error,
+        "max_relative_error": errors.max_relative_error,
+        "reference_max_absolute_error": errors.reference_max_absolute_error,
+        "expected_rms": errors.expected_rms,
+    })
+}
+
+/// The last line of a check.
+pub fn summary_json(file: &Path, report: &Report) -> Value {
+    let count = |verdict| report.cases.iter().filter(|record| record.verdict == verdict).count();
+    json!({
+        "schema": SUMMARY_SCHEMA,
+        "file": file,
+        "verdict": report.verdict,
+        "exit": report.verdict.exit_code(),
+        "oracle": report.oracle,
+        "cases": {
+            "passed": count(super::Verdict::Passed),
+            "wrong": count(super::Verdict::Wrong),
+            "could_not_run": count(super::Verdict::CouldNotRun),
+        },
+        "findings": report.findings.iter().collect::<Vec<&Finding>>(),
+        "not_run": report.not_run,
+        "provenance": report.provenance,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Code, Verdict};
+
+    const PAGE: &str = include_str!("../../docs/records.md");
+
+    /// The rows of the page's table of codes.
+    fn documented(verdict: Verdict) -> Vec<String> {
+        let row = match verdict {
+            Verdict::Passed => "| passed, with a warning |",
+            other => &format!("| {} |", other.words()),
+        };
+        let line = PAGE.lines().find(|line| line.starts_with(row)).expect("a row for each verdict");
+        line.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_code_is_documented_under_its_verdict() {
+        for verdict in [Verdict::Wrong, Verdict::CouldNotRun, Verdict::Passed] {
+            let known: Vec<String> =
+                Code::ALL.iter().filter(|code| code.verdict() == verdict).map(|code| code.name()).collect();
+            assert_eq!(documented(verdict), known);
+        }
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        let report = Report {
+            oracle: None,
+            cases: Vec::new(),
+            findings: Vec::new(),
+            not_run: Vec::new(),
+            verdict: Verdict::Passed,
+            provenance: super::super::Provenance::default(),
+        };
+        let summary = summary_json(Path::new("/k.py"), &report);
+        for key in summary.as_object().expect("an object").keys() {
+            assert!(PAGE.contains(&format!("| `{key}` |")), "{key}");
+        }
+        assert_eq!(summary["exit"], 0);
+    }
+}

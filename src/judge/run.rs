@@ -1,0 +1,528 @@
+//! One check against one worker: prepare, run and compare every case of a plan.
+//!
+//! The three steps form a pipeline: while the candidate runs one case, the judge runner compares the
+//! one before and makes the inputs of the one after. On two cores that halves the wait.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::de::DeserializeOwned;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::assess::{self, Circumstances, Ended};
+use super::check::CheckEvent;
+use super::inputs::{self, Prepared};
+use super::stages::Plan;
+use super::tolerance::tolerance;
+use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
+use crate::oracle::Oracle;
+use crate::runner::protocol::{
+    Compare, Compared, Define, Event, InterpreterOptions, Limits, Open, Opened, Outcome, Parameter, Ran,
+    Request, Run, RunnerId,
+};
+use crate::runner::{Worker, WorkerError};
+use crate::spec::Dtype;
+
+/// Wall clock of one case.
+const CASE_WALL_S: f64 = 20.0;
+/// Wall clock of the import of the user's file.
+const IMPORT_WALL_S: f64 = 60.0;
+/// Programs of each launch that a sampled case runs.
+const SAMPLED_PROGRAMS: u32 = 24;
+/// Programs of each launch that an offsets case runs: the corners of the grid and a few.
+const OFFSETS_PROGRAMS: u32 = 10;
+/// Crashes after which the rest of a check is left out.
+const CRASH_LIMIT: u32 = 3;
+/// Address space is given freely, because offsets cases map tensors larger than memory; what is limited
+/// is resident memory.
+const ADDRESS_SPACE_BYTES: u64 = 1 << 37;
+/// Cases that wait between two steps of the pipeline.
+const AHEAD: usize = 1;
+
+/// Unique names of runners and cases, for all checks of this process.
+static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
+
+fn fresh_name(prefix: &str) -> String {
+    format!("{prefix}{}", NEXT_NAME.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The source to judge, as the worker needs it.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) path: String,
+    pub(super) text_path: String,
+    pub(super) search_paths: Vec<String>,
+    pub(super) resident_bytes: u64,
+}
+
+/// One check that is being run.
+pub(super) struct CheckRun<'a, W> {
+    pub(super) worker: &'a W,
+    pub(super) oracle: &'a Oracle,
+    pub(super) source: &'a Source,
+    pub(super) seed: u64,
+    pub(super) events: &'a mpsc::UnboundedSender<CheckEvent>,
+    pub(super) cancel: &'a CancellationToken,
+}
+
+/// What the cases of a check came to.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    pub(super) cases: Vec<CaseRecord>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) not_run: Vec<NotRun>,
+}
+
+/// A runner that has the Solution loaded.
+struct Candidate {
+    runner: RunnerId,
+    /// Names of the entry's parameters, with the stars of `*args` and `**kwargs`.
+    parameters: Vec<String>,
+}
+
+/// Why no (further) case can be run.
+struct Stop {
+    finding: Option<Finding>,
+    why: String,
+}
+
+/// What the steps of the pipeline tell each other, besides the cases.
+#[derive(Default)]
+struct Progress {
+    /// Dtypes whose smoke case did not pass: their sweep would only repeat it.
+    failed_dtypes: BTreeSet<Dtype>,
+    not_run: Vec<NotRun>,
+    findings: Vec<Finding>,
+}
+
+struct ToRun {
+    index: usize,
+    case: Case,
+    prepared: Result<Prepared, Ended>,
+    started: Instant,
+}
+
+struct ToCompare {
+    index: usize,
+    case: Case,
+    prepared: Option<Prepared>,
+    ended: Ended,
+    started: Instant,
+}
+
+impl<W: Worker> CheckRun<'_, W> {
+    /// Runs the plan to its end, to a cancellation, or until the worker fails.
+    pub(super) async fn run(&self, plan: Plan) -> Outcomes {
+        let mut outcomes = Outcomes { not_run: plan.not_run, ..Outcomes::default() };
+        if let Err(finding) = self.define().await {
+            outcomes.findings.push(finding);
+            return outcomes;
+        }
+        let candidate = match self.open().await {
+            Ok(candidate) => candidate,
+            Err(stop) => {
+                outcomes.findings.extend(stop.finding);
+                return outcomes;
+            }
+        };
+        let progress = Mutex::new(Progress::default());
+        let (to_run, run_queue) = mpsc::channel(AHEAD);
+        let (to_compare, compare_queue) = mpsc::channel(AHEAD);
+        let (_, _, cases) = tokio::join!(
+            self.prepare_all(plan.cases, &progress, to_run),
+            self.run_all(candidate, &progress, run_queue, to_compare),
+            self.compare_all(&progress, compare_queue),
+        );
+        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        outcomes.cases = cases;
+        outcomes.findings.extend(progress.findings);
+        outcomes.not_run.extend(summed(progress.not_run));
+        outcomes
+    }
+
+    async fn define(&self) -> Result<(), Finding> {
+        let definition = &self.oracle.definition;
+        let request = Request::Define(Define {
+            definition: definition.name.clone(),
+            reference: definition.reference.clone(),
+            reference_f64: definition.extras.reference_f64.clone(),
+        });
+        match self.worker.request(request).await {
+            Ok(Outcome::Done(_)) => Ok(()),
+            Ok(Outcome::Failed { code, message }) => Err(unavailable(&code, message)),
+            Ok(other) => Err(judge_failed(format!("the reference cannot be compiled: {other:?}"))),
+            Err(error) => Err(judge_failed(error.to_string())),
+        }
+    }
+
+    async fn open(&self) -> Result<Candidate, Stop> {
+        let runner = fresh_name("r");
+        let request = Request::Open(Open {
+            runner: runner.clone(),
+            path: self.source.path.clone(),
+            text_path: self.source.text_path.clone(),
+            entry: self.oracle.entry.clone(),
+            search_paths: self.source.search_paths.clone(),
+            environment: Default::default(),
+            limits: Limits {
+                import_wall_s: IMPORT_WALL_S,
+                address_space_bytes: ADDRESS_SPACE_BYTES,
+                resident_bytes: self.source.resident_bytes,
+                output_tail_bytes: 64 * 1024,
+            },
+        });
+        let finding = match self.cancellable(&runner, self.worker.request(request)).await {
+            Ok(Outcome::Done(value)) => match read::<Opened>(value) {
+                Ok(opened) => match self.signature_problem(&opened.parameters) {
+                    None => return Ok(Candidate { runner, parameters: names(opened.parameters) }),
+                    Some(problem) => Finding::plain(Code::BadSignature, problem),
+                },
+                Err(message) => judge_failed(message),
+            },
+            Ok(Outcome::Raised(raised)) => {
+                let mut finding = assess::raised_finding(&raised);
+                if finding.code == Code::Raised {
+                    // At import nothing of the kernel has run yet: it cannot be called wrong.
+                    finding.code = Code::ImportError;
+                    finding.message = format!("importing the file {}", finding.message);
+                }
+                finding
+            }
+            Ok(Outcome::Died(died)) => assess::died_at_import_finding(&died, IMPORT_WALL_S),
+            Ok(Outcome::Failed { code, message }) => unavailable(&code, message),
+            Err(error) => judge_failed(error.to_string()),
+        };
+        self.close(&runner).await;
+        Err(Stop { finding: Some(finding), why: "the file could not be loaded again".to_owned() })
+    }
+
+    fn signature_problem(&self, parameters: &[Parameter]) -> Option<String> {
+        let pairs: Vec<(String, bool)> =
+            parameters.iter().map(|parameter| (parameter.name.clone(), parameter.has_default)).collect();
+        self.oracle.signature_problem(&pairs)
+    }
+
+    async fn close(&self, runner: &str) {
+        // A runner that is gone already is no news.
+        let _ = self.worker.request(Request::Close { runner: runner.to_owned() }).await;
+    }
+
+    /// Waits for a request on a runner; a cancelled check kills the runner, which ends the request.
+    async fn cancellable(
+        &self,
+        runner: &str,
+        request: impl Future<Output = Result<Outcome, WorkerError>>,
+    ) -> Result<Outcome, WorkerError> {
+        tokio::pin!(request);
+        tokio::select! {
+            outcome = &mut request => outcome,
+            () = self.cancel.cancelled() => {
+                self.close(runner).await;
+                request.await
+            }
+        }
+    }
+
+    /// First step: inputs.
+    async fn prepare_all(&self, cases: Vec<Case>, progress: &Mutex<Progress>, to_run: mpsc::Sender<ToRun>) {
+        for (index, case) in cases.into_iter().enumerate() {
+            if self.cancel.is_cancelled() {
+                return;
+            }
+            if left_out(&case, progress) {
+                continue;
+            }
+            let started = Instant::now();
+            let prepared = self.prepare(&case).await;
+            if to_run.send(ToRun { index, case, prepared, started }).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
+        let prepared = inputs::prepare(self.oracle, case, fresh_name("k"), self.seed)
+            .map_err(|error| judge_ended(error.to_string()))?;
+        match self.worker.request(Request::Prepare(prepared.request.clone())).await {
+            Ok(Outcome::Done(_)) => Ok(prepared),
+            Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),
+            Ok(other) => Err(judge_ended(format!("{other:?}"))),
+            Err(error) => Err(judge_ended(error.to_string())),
+        }
+    }
+
+    /// Second step: the candidate. Ends early when it keeps crashing, hangs, or cannot be loaded again.
+    async fn run_all(
+        &self,
+        first: Candidate,
+        progress: &Mutex<Progress>,
+        mut queue: mpsc::Receiver<ToRun>,
+        to_compare: mpsc::Sender<ToCompare>,
+    ) {
+        let mut candidate = Some(first);
+        let mut crashes = 0;
+        let mut stop: Option<Stop> = None;
+        while let Some(ToRun { index, case, prepared, started }) = queue.recv().await {
+            let skip = self.cancel.is_cancelled() || left_out(&case, progress);
+            if let Some(stop) = &stop {
+                lock(progress)
+                    .not_run
+                    .push(NotRun::new(format!("{} {}", case.stage, case.label()), &*stop.why));
+            }
+            if skip || stop.is_some() {
+                self.release(prepared.ok()).await;
+                continue;
+            }
+            let _ = self.events.send(CheckEvent::CaseStarted { index, label: case.label() });
+            let (prepared, ended) = match prepared {
+                Err(ended) => (None, ended),
+                Ok(prepared) => {
+                    let ended = self.run_case(&mut candidate, &case, index, &prepared).await;
+                    (Some(prepared), ended)
+                }
+            };
+            if let Ended::Died(died) = &ended {
+                candidate = None;
+                crashes += 1;
+                stop = stop_after(died.reason, crashes);
+            }
+            if to_compare.send(ToCompare { index, case, prepared, ended, started }).await.is_err() {
+                break;
+            }
+            if candidate.is_none() && stop.is_none() && !self.cancel.is_cancelled() {
+                match self.open().await {
+                    Ok(again) => candidate = Some(again),
+                    Err(failed) => {
+                        lock(progress).findings.extend(failed.finding.clone());
+                        stop = Some(failed);
+                    }
+                }
+            }
+        }
+        if let Some(candidate) = candidate {
+            self.close(&candidate.runner).await;
+        }
+    }
+
+    async fn run_case(
+        &self,
+        candidate: &mut Option<Candidate>,
+        case: &Case,
+        index: usize,
+        prepared: &Prepared,
+    ) -> Ended {
+        let Some(Candidate { runner, parameters }) = candidate else {
+            return judge_ended("no candidate is loaded".to_owned());
+        };
+        let request = Request::Run(Run {
+            runner: runner.clone(),
+            case: prepared.request.case.clone(),
+            arguments: self.oracle.arguments(parameters),
+            wall_s: CASE_WALL_S,
+            interpreter: InterpreterOptions {
+                max_programs: match case.coverage {
+                    Coverage::Full => None,
+                    Coverage::Sampled => Some(SAMPLED_PROGRAMS),
+                    Coverage::Offsets => Some(OFFSETS_PROGRAMS),
+                },
+                compare_values: case.coverage != Coverage::Offsets,
+            },
+        });
+        let run = self.cancellable(runner, self.worker.request(request));
+        match self.with_progress(index, &prepared.request.case, run).await {
+            Ok(Outcome::Done(value)) => match read::<Ran>(value) {
+                Ok(ran) => Ended::Ran { ran, compared: None },
+                Err(message) => judge_ended(message),
+            },
+            Ok(Outcome::Raised(raised)) => Ended::Raised(raised),
+            Ok(Outcome::Died(died)) => Ended::Died(died),
+            Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
+            Err(error) => judge_ended(error.to_string()),
+        }
+    }
+
+    /// Passes the worker's progress events of one case on while `run` is waited for.
+    async fn with_progress<T>(&self, index: usize, case: &str, run: impl Future<Output = T>) -> T {
+        let mut worker_events = self.worker.events();
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                outcome = &mut run => return outcome,
+                event = worker_events.recv() => match event {
+                    Ok(Event::Progress { case: of, programs_done, programs }) if of == case => {
+                        let _ = self.events.send(CheckEvent::CaseProgress { index, programs_done, programs });
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return run.await,
+                },
+            }
+        }
+    }
+
+    /// Third step: comparison and verdict.
+    async fn compare_all(
+        &self,
+        progress: &Mutex<Progress>,
+        mut queue: mpsc::Receiver<ToCompare>,
+    ) -> Vec<CaseRecord> {
+        let mut records = Vec::new();
+        while let Some(ToCompare { index, mut case, prepared, ended, started }) = queue.recv().await {
+            let ended = match (&prepared, ended) {
+                (Some(prepared), Ended::Ran { ran, .. }) => {
+                    note_full_run(&mut case, &ran);
+                    self.compare(&case, prepared, ran).await
+                }
+                (_, ended) => ended,
+            };
+            let outputs = prepared.as_ref().map_or(&[][..], |prepared| &prepared.request.outputs);
+            let circumstances = Circumstances {
+                case: &case,
+                outputs,
+                seed: self.seed,
+                elapsed_ms: started.elapsed().as_secs_f64() * 1e3,
+                wall_s: CASE_WALL_S,
+            };
+            let record = assess::assess(circumstances, ended);
+            if case.stage == Stage::Smoke && record.verdict != Verdict::Passed {
+                lock(progress).failed_dtypes.insert(case.dtype);
+            }
+            let _ = self.events.send(CheckEvent::CaseFinished { index, record: Arc::new(record.clone()) });
+            records.push(record);
+            self.release(prepared).await;
+        }
+        records
+    }
+
+    async fn compare(&self, case: &Case, prepared: &Prepared, ran: Ran) -> Ended {
+        let comparable = match case.coverage {
+            Coverage::Full => true,
+            Coverage::Sampled => ran.outputs.iter().all(|output| output.written_by_single_launch),
+            Coverage::Offsets => false,
+        };
+        let right_form = ran.outputs.len() == prepared.request.outputs.len()
+            && ran.outputs.iter().all(|output| output.copied);
+        if !comparable || !right_form {
+            return Ended::Ran { ran, compared: None };
+        }
+        let definition = &self.oracle.definition;
+        let reduction = match definition.reduction_length(&case.axes) {
+            Ok(reduction) => reduction,
+            Err(error) => return judge_ended(error.to_string()),
+        };
+        let request = Request::Compare(Compare {
+            case: prepared.request.case.clone(),
+            tolerances: prepared
+                .request
+                .outputs
+                .iter()
+                .map(|output| tolerance(output.dtype, reduction, definition.extras.precision))
+                .collect(),
+            written_only: case.coverage == Coverage::Sampled,
+            null_candidates: case.stage == Stage::Smoke,
+        });
+        match self.worker.request(request).await {
+            Ok(Outcome::Done(value)) => match read::<Compared>(value) {
+                Ok(compared) => Ended::Ran { ran, compared: Some(compared) },
+                Err(message) => judge_ended(message),
+            },
+            Ok(Outcome::Raised(raised)) => {
+                judge_ended(format!("the reference raised {}: {}", raised.exception, raised.message))
+            }
+            Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
+            Ok(other) => judge_ended(format!("{other:?}")),
+            Err(error) => judge_ended(error.to_string()),
+        }
+    }
+
+    async fn release(&self, prepared: Option<Prepared>) {
+        if let Some(prepared) = prepared {
+            let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
+        }
+    }
+}
+
+/// A sampled case whose launches were small enough to run whole is a full case.
+fn note_full_run(case: &mut Case, ran: &Ran) {
+    let whole = ran.launches.iter().all(|launch| launch.programs_run == launch.programs);
+    if case.coverage == Coverage::Sampled && whole {
+        case.coverage = Coverage::Full;
+    }
+}
+
+fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
+    let mut progress = lock(progress);
+    let left_out = case.stage != Stage::Smoke && progress.failed_dtypes.contains(&case.dtype);
+    if left_out {
+        let what = format!("{} {}", case.stage, case.dtype.short());
+        progress.not_run.push(NotRun::new(what, "its smoke case did not pass"));
+    }
+    left_out
+}
+
+/// Whether the way a candidate ended means that the rest of the check is left out.
+fn stop_after(reason: crate::runner::protocol::DeathReason, crashes: u32) -> Option<Stop> {
+    use crate::runner::protocol::DeathReason;
+    let why = match reason {
+        DeathReason::Timeout => "an earlier case did not end",
+        DeathReason::Memory => "an earlier case ran out of memory",
+        DeathReason::Killed => "cancelled",
+        _ if crashes >= CRASH_LIMIT => "too many earlier cases crashed",
+        _ => return None,
+    };
+    Some(Stop { finding: None, why: why.to_owned() })
+}
+
+/// The same line once, with how often it stood there.
+fn summed(not_run: Vec<NotRun>) -> Vec<NotRun> {
+    let mut counted: Vec<(NotRun, usize)> = Vec::new();
+    for line in not_run {
+        match counted.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((line, 1)),
+        }
+    }
+    let describe = |(line, count): (NotRun, usize)| match count {
+        1 => line,
+        _ => NotRun::new(format!("{} ({count} cases)", line.what), line.why),
+    };
+    counted.into_iter().map(describe).collect()
+}
+
+fn lock(progress: &Mutex<Progress>) -> std::sync::MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| format!("the worker's answer cannot be read: {error}"))
+}
+
+fn names(parameters: Vec<Parameter>) -> Vec<String> {
+    parameters.into_iter().map(|parameter| parameter.name).collect()
+}
+
+fn judge_ended(message: String) -> Ended {
+    Ended::Failed { code: "judge".to_owned(), message }
+}
+
+fn judge_failed(message: String) -> Finding {
+    Finding::plain(Code::JudgeFailed, message)
+}
+
+/// An environment that cannot be used, told once for the whole check.
+fn unavailable(code: &str, message: String) -> Finding {
+    let code = match code {
+        "no-torch" | "no-triton" => Code::NoTorch,
+        "triton-too-old" => Code::TritonTooOld,
+        "numpy-too-new" | "python-too-old" => Code::UnusablePython,
+        _ => Code::JudgeFailed,
+    };
+    Finding::plain(code, message)
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

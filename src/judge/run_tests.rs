@@ -1,0 +1,284 @@
+//! The pipeline against a worker that is scripted: order, crashes, hangs, cancellation.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, broadcast};
+
+use super::*;
+use crate::judge::NotRun;
+use crate::oracle::OracleLabel;
+use crate::runner::WorkerVersions;
+use crate::spec::builtin_named;
+
+/// What the candidate does on its n-th run (from 0).
+type Script = fn(usize) -> Outcome;
+
+/// Answers like a supervisor whose judge is always content; the candidate follows a script.
+struct FakeWorker {
+    script: Script,
+    log: Mutex<Vec<String>>,
+    runs: AtomicU64,
+    opens: AtomicU64,
+    /// A run that waits for `close`, like an endless loop.
+    hangs_on: Option<usize>,
+    closed: Notify,
+    events: broadcast::Sender<Event>,
+    import: fn(u64) -> Outcome,
+}
+
+impl FakeWorker {
+    fn new(script: Script) -> Self {
+        Self {
+            script,
+            log: Mutex::default(),
+            runs: AtomicU64::new(0),
+            opens: AtomicU64::new(0),
+            hangs_on: None,
+            closed: Notify::new(),
+            events: broadcast::channel(16).0,
+            import: |_| done(json!({"parameters": [{"name": "x", "has_default": false}], "import_ms": 1.0})),
+        }
+    }
+
+    fn note(&self, what: &str) {
+        lock_any(&self.log).push(what.to_owned());
+    }
+
+    fn count(&self, what: &str) -> usize {
+        lock_any(&self.log).iter().filter(|entry| *entry == what).count()
+    }
+}
+
+fn lock_any<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Worker for FakeWorker {
+    async fn request(&self, request: Request) -> Result<Outcome, WorkerError> {
+        tokio::task::yield_now().await;
+        Ok(match request {
+            Request::Define(_) => done(json!({})),
+            Request::Open(_) => {
+                self.note("open");
+                (self.import)(self.opens.fetch_add(1, Ordering::Relaxed))
+            }
+            Request::Prepare(_) => {
+                self.note("prepare");
+                done(json!({}))
+            }
+            Request::Run(_) => {
+                let run = self.runs.fetch_add(1, Ordering::Relaxed) as usize;
+                self.note("run");
+                if self.hangs_on == Some(run) {
+                    self.closed.notified().await;
+                    died("killed")
+                } else {
+                    (self.script)(run)
+                }
+            }
+            Request::Compare(compare) => {
+                self.note("compare");
+                let outputs: Vec<Value> = compare
+                    .tolerances
+                    .iter()
+                    .map(|_| json!({"name": "out", "elements": 9, "elements_compared": 9}))
+                    .collect();
+                done(json!({"outputs": outputs, "inputs_changed": []}))
+            }
+            Request::Release { .. } => {
+                self.note("release");
+                done(json!({}))
+            }
+            Request::Close { .. } => {
+                self.note("close");
+                self.closed.notify_waiters();
+                done(json!({}))
+            }
+        })
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    fn versions(&self) -> WorkerVersions {
+        WorkerVersions::default()
+    }
+}
+
+fn done(value: Value) -> Outcome {
+    Outcome::Done(value)
+}
+
+fn died(reason: &str) -> Outcome {
+    let died = json!({"reason": reason, "signal": null, "status": 0, "output": ""});
+    Outcome::Died(serde_json::from_value(died).unwrap())
+}
+
+/// A right answer to [`case`].
+fn right() -> Outcome {
+    done(json!({
+        "outputs": [{"type_name": "torch.Tensor", "dtype": "float32", "shape": [3, 3], "strides": [3, 1],
+                     "written_by_single_launch": true, "copied": true}],
+        "launches": [{"kernel": "softmax_kernel", "file": "/k.py", "line": 1, "grid": [3, 1, 1], "programs": 3,
+                      "programs_run": 3}],
+        "findings": [], "unsupported": null, "run_ms": 1.0
+    }))
+}
+
+fn case(stage: Stage) -> Case {
+    Case {
+        stage,
+        axes: BTreeMap::from([("M".to_owned(), 3), ("N".to_owned(), 3)]),
+        dtype: Dtype::Float32,
+        layout: "contiguous".to_owned(),
+        profile: "default".to_owned(),
+        scalars: BTreeMap::new(),
+        coverage: Coverage::Full,
+    }
+}
+
+fn plan(sweeps: usize) -> Plan {
+    let sweep = std::iter::repeat_n(case(Stage::Sweep), sweeps);
+    Plan { cases: std::iter::once(case(Stage::Smoke)).chain(sweep).collect(), not_run: Vec::new() }
+}
+
+async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Outcomes, Vec<CheckEvent>) {
+    let oracle = Oracle {
+        label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
+        definition: builtin_named("softmax").expect("a Definition of this binary"),
+        entry: "kernel_fn".to_owned(),
+    };
+    let source = Source {
+        path: "/k.py".to_owned(),
+        text_path: "/copy/k.py".to_owned(),
+        search_paths: Vec::new(),
+        resident_bytes: 1 << 30,
+    };
+    let (events, mut receiver) = mpsc::unbounded_channel();
+    let run = CheckRun { worker, oracle: &oracle, source: &source, seed: 7, events: &events, cancel };
+    let outcomes = run.run(plan).await;
+    drop(events);
+    let mut seen = Vec::new();
+    while let Some(event) = receiver.recv().await {
+        seen.push(event);
+    }
+    (outcomes, seen)
+}
+
+async fn run_to_end(worker: &FakeWorker, sweeps: usize) -> Outcomes {
+    let outcomes = run(worker, plan(sweeps), &CancellationToken::new()).await.0;
+    assert_eq!(worker.count("prepare"), worker.count("release"), "every case's memory is freed");
+    outcomes
+}
+
+fn verdicts(outcomes: &Outcomes) -> Vec<Verdict> {
+    outcomes.cases.iter().map(|record| record.verdict).collect()
+}
+
+fn codes(outcomes: &Outcomes) -> Vec<Code> {
+    let of_cases = outcomes.cases.iter().flat_map(|record| &record.findings);
+    of_cases.chain(&outcomes.findings).map(|finding| finding.code).collect()
+}
+
+#[tokio::test]
+async fn a_right_kernel_passes_every_case_in_order() {
+    let worker = FakeWorker::new(|_| right());
+    let (outcomes, events) = run(&worker, plan(4), &CancellationToken::new()).await;
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed; 5]);
+    assert_eq!((worker.count("open"), worker.count("close")), (1, 1));
+    let finished: Vec<usize> = events
+        .iter()
+        .filter_map(|event| match event {
+            CheckEvent::CaseFinished { index, .. } => Some(*index),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(finished, [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn after_a_failed_smoke_case_the_sweep_is_shown_as_not_run() {
+    let worker = FakeWorker::new(|run| if run == 0 { died("exit") } else { right() });
+    let outcomes = run_to_end(&worker, 9).await;
+    // The pipeline is two cases ahead of the verdict at most.
+    assert!(outcomes.cases.len() <= 3, "{:?}", verdicts(&outcomes));
+    assert_eq!(outcomes.cases[0].verdict, Verdict::Wrong);
+    let line = outcomes.not_run.last().expect("the sweep is named");
+    assert_eq!(line.why, "its smoke case did not pass");
+    assert!(line.what.starts_with("sweep f32 ("), "{}", line.what);
+}
+
+#[tokio::test]
+async fn a_crash_costs_one_case_and_many_crashes_end_the_check() {
+    let once = FakeWorker::new(|run| if run == 2 { died("signal") } else { right() });
+    let outcomes = run_to_end(&once, 4).await;
+    assert_eq!(outcomes.cases.len(), 5);
+    assert_eq!(verdicts(&outcomes).iter().filter(|v| **v == Verdict::Wrong).count(), 1);
+    assert_eq!(once.count("open"), 2);
+
+    let always = FakeWorker::new(|run| if run == 0 { right() } else { died("signal") });
+    let outcomes = run_to_end(&always, 9).await;
+    assert_eq!(outcomes.cases.len(), 4);
+    assert_eq!(outcomes.not_run.len(), 1);
+    assert_eq!(outcomes.not_run[0].what, "sweep M=3 N=3 · f32 (6 cases)");
+}
+
+#[tokio::test]
+async fn a_hang_ends_the_check_and_is_no_wrong_verdict() {
+    let worker = FakeWorker::new(|run| if run == 1 { died("timeout") } else { right() });
+    let outcomes = run_to_end(&worker, 5).await;
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed, Verdict::CouldNotRun]);
+    assert_eq!(codes(&outcomes), [Code::Timeout]);
+    assert!(outcomes.not_run.iter().any(|line| line.why == "an earlier case did not end"));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_loaded_again_stops_the_check() {
+    let mut worker = FakeWorker::new(|run| if run == 1 { died("exit") } else { right() });
+    worker.import = |opens| match opens {
+        0 => done(json!({"parameters": [], "import_ms": 1.0})),
+        _ => died("signal"),
+    };
+    let outcomes = run_to_end(&worker, 5).await;
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed, Verdict::Wrong]);
+    assert_eq!(codes(&outcomes), [Code::Exited, Code::CrashedAtImport]);
+    assert_eq!(
+        outcomes.not_run,
+        [NotRun::new("sweep M=3 N=3 · f32 (4 cases)", "the file could not be loaded again")]
+    );
+}
+
+#[tokio::test]
+async fn cancelling_kills_the_runner_and_returns() {
+    let mut worker = FakeWorker::new(|_| right());
+    worker.hangs_on = Some(1);
+    let worker = Arc::new(worker);
+    let cancel = CancellationToken::new();
+    let (on, canceller) = (Arc::clone(&worker), cancel.clone());
+    tokio::spawn(async move {
+        while on.count("run") < 2 {
+            tokio::task::yield_now().await;
+        }
+        canceller.cancel();
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(5), run(&worker, plan(9), &cancel)).await;
+    let (outcomes, _) = ended.expect("a cancelled check returns");
+    assert_eq!(codes(&outcomes), [Code::Cancelled]);
+    assert!(worker.count("close") >= 1);
+    assert_eq!(worker.count("prepare"), worker.count("release"));
+    assert_eq!(worker.count("open"), 1, "a cancelled check opens nothing again");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_no_pass() {
+    let worker = FakeWorker::new(|_| done(json!({"outputs": "all good"})));
+    let outcomes = run_to_end(&worker, 0).await;
+    assert_eq!(
+        (verdicts(&outcomes), codes(&outcomes)),
+        (vec![Verdict::CouldNotRun], vec![Code::JudgeFailed])
+    );
+}

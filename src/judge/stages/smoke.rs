@@ -1,0 +1,21 @@
+//! Smoke: one small case for each dtype, chosen for a fast and telling first verdict.
+//!
+//! No axis is a power of two or a multiple of a common tile, so that a missing mask shows already here,
+//! and every axis is long enough that the null candidates must be rejected.
+
+use std::collections::BTreeMap;
+
+use super::{Plan, case};
+use crate::judge::{Coverage, Stage};
+use crate::spec::{Definition, Dtype};
+
+/// Lengths given to the variable axes, in their order, over and over.
+const LENGTHS: [u64; 4] = [5, 67, 33, 19];
+
+pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
+    let axes: BTreeMap<String, u64> =
+        definition.var_axes().into_iter().map(str::to_owned).zip(LENGTHS.into_iter().cycle()).collect();
+    for &dtype in dtypes {
+        plan.cases.push(case(Stage::Smoke, axes.clone(), dtype, Coverage::Full));
+    }
+}

@@ -1,0 +1,55 @@
+//! Why no oracle was found, and what to do next.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Why a file cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OracleMiss {
+    pub kind: MissKind,
+    /// Bytes of the file to show it at; `None` means the first line.
+    pub range: Option<Range<usize>>,
+}
+
+impl std::error::Error for OracleMiss {}
+
+/// The reasons. Every message says what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MissKind {
+    #[error("no `@triton.jit` function in this file; nothing to check")]
+    NoKernel,
+    #[error(
+        "there are kernels, but nothing says what they should compute; add a line such as `KERNEL_TYPE = \"softmax\"` and a function `kernel_fn` that launches the kernel"
+    )]
+    NoConvention,
+    #[error("`KERNEL_TYPE` is \"{found}\", which this version cannot check; it knows {}", known.join(", "))]
+    UnknownKernelType { found: String, known: Vec<String> },
+    #[error(
+        "`KERNEL_TYPE` is computed, and this file is not run to find it out; write it as a string, such as `KERNEL_TYPE = \"softmax\"`"
+    )]
+    KernelTypeNotLiteral,
+    #[error("`KERNEL_TYPE` is assigned {count} times with different values; keep one")]
+    KernelTypeAmbiguous { count: usize },
+    #[error(
+        "`KERNEL_TYPE` is \"{kernel_type}\", but there is no module-level function `kernel_fn`; add `{signature}` that launches the kernel and returns the result"
+    )]
+    NoKernelFn { kernel_type: String, signature: String },
+    #[error(
+        "`kernel_fn` is itself a `@triton.jit` function and cannot be called from Python; rename it and add `{signature}` that launches it"
+    )]
+    KernelFnIsKernel { signature: String },
+    #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
+    NoDefinition(String),
+}
+
+impl OracleMiss {
+    pub(super) fn new(kind: MissKind, range: Option<Range<usize>>) -> Self {
+        Self { kind, range }
+    }
+}
+
+impl fmt::Display for OracleMiss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}

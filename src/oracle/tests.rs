@@ -1,0 +1,107 @@
+use std::path::Path;
+
+use super::{MissKind, Oracle, OracleMiss, find};
+use crate::source::parse;
+
+const KERNEL: &str = "import triton\n@triton.jit\ndef kernel(x): pass\n";
+
+fn found(text: &str) -> Result<Oracle, OracleMiss> {
+    find(Path::new("file.py"), text, &parse(text))
+}
+
+fn with_kernel(code: &str) -> Result<Oracle, OracleMiss> {
+    found(&format!("{KERNEL}{code}"))
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn autokernel_files_are_known() {
+    for kernel_type in ["softmax", "rmsnorm", "matmul"] {
+        let code = format!("KERNEL_TYPE = \"{kernel_type}\"\ndef kernel_fn(x): kernel[(1,)](x)\n");
+        let oracle = with_kernel(&code).unwrap_or_else(|miss| panic!("{miss}"));
+        assert_eq!(oracle.definition.name, kernel_type);
+        assert_eq!(oracle.entry, "kernel_fn");
+        assert_eq!(oracle.label.rung, 0);
+        assert_eq!(oracle.label.label, format!("AutoKernel {kernel_type} · torch ref"));
+    }
+    assert!(with_kernel("KERNEL_TYPE = 'softmax'\ndef softmax(x): pass\nkernel_fn = softmax\n").is_ok());
+    assert!(with_kernel("KERNEL_TYPE = 'softmax'\nfrom .ops import kernel_fn\n").is_ok());
+    assert!(with_kernel("KERNEL_TYPE: str = ('soft' 'max')\ndef kernel_fn(x): pass\n").is_ok());
+}
+
+#[test]
+fn every_miss_says_what_to_do() {
+    let misses = [
+        ("no kernel", found("KERNEL_TYPE = 'softmax'\ndef kernel_fn(x): pass\n")),
+        ("no convention", with_kernel("def softmax(x): kernel[(1,)](x)\n")),
+        ("type only in a function", with_kernel("def f(): KERNEL_TYPE = 'softmax'\n")),
+        ("unknown type", with_kernel("KERNEL_TYPE = 'softmaxx'\ndef kernel_fn(x): pass\n")),
+        ("no literal", with_kernel("KERNEL_TYPE = f'soft{n}'\ndef kernel_fn(x): pass\n")),
+        ("imported type", with_kernel("from .types import KERNEL_TYPE\ndef kernel_fn(x): pass\n")),
+        (
+            "two types",
+            with_kernel("KERNEL_TYPE = 'softmax'\nKERNEL_TYPE = 'matmul'\ndef kernel_fn(x): pass\n"),
+        ),
+        (
+            "literal and other",
+            with_kernel("KERNEL_TYPE = 'softmax'\nKERNEL_TYPE += 'x'\ndef kernel_fn(x): pass\n"),
+        ),
+        ("no entry", with_kernel("KERNEL_TYPE = 'rmsnorm'\n")),
+        (
+            "entry under main",
+            with_kernel("KERNEL_TYPE = 'softmax'\nif __name__ == '__main__':\n    def kernel_fn(x): pass\n"),
+        ),
+        ("entry is a kernel", with_kernel("KERNEL_TYPE = 'matmul'\n@triton.jit\ndef kernel_fn(x): pass\n")),
+    ];
+    let told: Vec<String> = misses
+        .into_iter()
+        .map(|(case, found)| {
+            let miss = found.expect_err(case);
+            format!("{case}{}: {miss}", if miss.range.is_some() { "" } else { " (first line)" })
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn a_miss_stands_at_its_place() {
+    let text = format!("{KERNEL}KERNEL_TYPE = 'nothing'\n");
+    let miss = found(&text).expect_err("unknown");
+    assert!(matches!(miss.kind, MissKind::UnknownKernelType { .. }));
+    assert_eq!(&text[miss.range.expect("a place")], "'nothing'");
+}
+
+#[test]
+fn options_are_passed_only_to_their_parameter() {
+    let oracle = with_kernel("KERNEL_TYPE = 'rmsnorm'\ndef kernel_fn(x, weight): pass\n").expect("known");
+    let passed = |parameters: &[&str]| -> Vec<String> {
+        let arguments = oracle.arguments(&strings(parameters));
+        arguments.into_iter().map(|argument| format!("{}={}", argument.parameter, argument.input)).collect()
+    };
+    assert_eq!(passed(&["x", "weight"]), ["x=x", "weight=weight"]);
+    assert_eq!(passed(&["weight", "x", "eps", "block"]), ["x=x", "weight=weight", "eps=eps"]);
+    assert_eq!(passed(&["x", "**kwargs"]), ["x=x", "weight=weight"]);
+    assert_eq!(passed(&["*args"]), [] as [&str; 0]);
+}
+
+#[test]
+fn a_signature_that_cannot_be_called_is_told() {
+    let oracle = with_kernel("KERNEL_TYPE = 'rmsnorm'\ndef kernel_fn(x, weight): pass\n").expect("known");
+    let problem = |parameters: &[(&str, bool)]| {
+        let parameters: Vec<(String, bool)> =
+            parameters.iter().map(|(name, has_default)| ((*name).to_owned(), *has_default)).collect();
+        oracle.signature_problem(&parameters)
+    };
+    assert_eq!(problem(&[("x", false), ("weight", false)]), None);
+    assert_eq!(problem(&[("x", false), ("weight", false), ("eps", true), ("block", true)]), None);
+    assert_eq!(problem(&[("**inputs", false)]), None);
+    let told = [
+        problem(&[("input", false), ("w", false)]),
+        problem(&[("x", false), ("weight", false), ("block", false)]),
+        problem(&[("*args", false)]),
+    ];
+    insta::assert_debug_snapshot!(told);
+}

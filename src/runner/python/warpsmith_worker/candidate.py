@@ -1,0 +1,235 @@
+"""A code runner: imports one user file and calls its entry on memory that the judge made.
+
+It never sees a seed, an expected value or the judge's own memory, and says only what it did.
+"""
+
+import faulthandler
+import importlib
+import inspect
+import os
+import random
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from . import interpreter, limits, memory, messages
+from .channel import Channel, Message
+from .cuda_shim import Shim
+from .dtypes import by_name
+from .errors import UserFiles
+from .faults import InterpreterFailed, describe_fault
+from .loading import import_user_file
+from .returned import Output, flatten, hand_over
+
+_PROGRESS_EVERY_S = 0.1
+
+
+def warm_up() -> None:
+    """Imports and first calls that are safe before the fork."""
+    torch.softmax(torch.zeros(2, 2), -1)
+    importlib.import_module("triton.language.extra")
+
+
+def serve(sock: socket.socket) -> None:
+    """Answer the supervisor until it is gone; `open` comes first and once."""
+    channel = Channel(sock, blocking=True)
+    candidate = Candidate(channel)
+    while (received := channel.receive()) is not None:
+        request, descriptors = received
+        if request["op"] == "open":
+            answer = candidate.open(request)
+        else:
+            answer = candidate.run(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _flush_output()
+        # A process that user code forked may come back here; only the real one answers.
+        if os.getpid() != candidate.pid:
+            os._exit(0)
+        channel.send(_well_formed(request["op"], answer))
+    os._exit(0)
+
+
+class Candidate:
+    """One user file, loaded."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.pid = os.getpid()
+        self.shim = Shim()
+        self.shim.install()
+        self.files: UserFiles | None = None
+        self.entry: Callable[..., Any] | None = None
+        self.last_progress = 0.0
+        _seed_afresh()
+        # On a crash the lines that ran stand at the end of its output.
+        faulthandler.enable(file=2)
+        sys.stdout.reconfigure(line_buffering=True)
+        own_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        sys.path[:] = [place for place in sys.path if place != own_folder]
+
+    def open(self, request: Message) -> Message:
+        """Import the file and find its entry: `Opened` or `Raised`."""
+        folders = [os.path.dirname(os.path.abspath(request["path"])), *request["search_paths"]]
+        self.files = files = UserFiles(request["text_path"], request["path"], folders)
+        self.shim.is_users_file = lambda filename: files.shown(filename) is not None
+        self.shim.on_uninitialised = interpreter.register_uninitialised
+        os.environ.update(request["environment"])
+        began = time.perf_counter()
+        try:
+            limits.limit_address_space(request["address_space_bytes"])
+            user_paths = interpreter.UserPaths(text_path=files.text_path, path=files.path, folders=folders)
+            _ours(interpreter.install, user_paths)
+            with self.shim.active(poisons=True):
+                module = import_user_file(files.path, files.text_path, request["search_paths"])
+            self.entry = _find_entry(module, request["entry"], files.path)
+            parameters = _parameters(self.entry)
+        except BaseException as error:
+            return {"raised": describe_fault(error, files)}
+        import_ms = (time.perf_counter() - began) * 1e3
+        return {"done": {"parameters": parameters, "import_ms": import_ms}}
+
+    def run(self, request: Message, descriptors: list[int]) -> Message:
+        """Call the entry on the case's memory: `Ran` or `Raised`."""
+        session = None
+        try:
+            case = _CaseMemory(request, descriptors)
+            session = _ours(
+                interpreter.Session,
+                max_programs=request["interpreter"]["max_programs"],
+                compare_values=request["interpreter"]["compare_values"],
+                sampling_seed=secrets.randbits(63),
+                on_progress=self._progress,
+            )
+            began = time.perf_counter()
+            returned = self._call(session, case.arguments, request["interpreter"]["compare_values"])
+            run_ms = (time.perf_counter() - began) * 1e3
+            report = _ours(session.report)
+            values_matter = request["interpreter"]["compare_values"]
+            described = case.hand_over(returned, session if values_matter else None)
+        except BaseException as error:
+            return {"raised": self._raised_while_running(error, session)}
+        return {"done": {"outputs": described, "run_ms": run_ms, **report}}
+
+    def _call(self, session: Any, arguments: dict[str, Any], values_matter: bool) -> Any:
+        if self.entry is None:
+            raise InterpreterFailed("nothing was opened")
+        _ours(session.__enter__)
+        try:
+            with self.shim.active(poisons=values_matter):
+                returned = self.entry(**arguments)
+        except BaseException as error:
+            _ours(session.__exit__, type(error), error, error.__traceback__)
+            raise
+        _ours(session.__exit__, None, None, None)
+        return returned
+
+    def _raised_while_running(self, error: BaseException, session: Any) -> Message:
+        report: Message = {}
+        if session is not None:
+            try:
+                report = session.report()
+            except BaseException as second:
+                error = InterpreterFailed(f"its report failed: {second!r:.500}")
+        raised = describe_fault(error, self.files, report.get("unsupported"))
+        raised["launches"] = report.get("launches", [])
+        raised["findings"] = report.get("findings", [])
+        return raised
+
+    def _progress(self, programs_done: int, programs: int) -> None:
+        now = time.monotonic()
+        if now - self.last_progress >= _PROGRESS_EVERY_S and os.getpid() == self.pid:
+            self.last_progress = now
+            self.channel.send({"progress": {"programs_done": programs_done, "programs": programs}})
+
+
+def _well_formed(op: str, answer: Message) -> Message:
+    """The answer, unless our own report does not follow the protocol: a fault of ours, not the kernel's."""
+    try:
+        return messages.candidate_answer(op, answer)
+    except messages.Malformed as error:
+        fault = InterpreterFailed(f"its report does not follow the protocol: {error}")
+        return {"raised": describe_fault(fault, None)}
+
+
+def _ours(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call our own interpreter: whatever goes wrong in there is never the kernel's fault."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        raise InterpreterFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _find_entry(module: Any, name: str, path: str) -> Callable[..., Any]:
+    entry = getattr(module, name, None)
+    if entry is None:
+        raise AttributeError(f"{os.path.basename(path)} defines no `{name}`")
+    if not callable(entry):
+        raise TypeError(f"`{name}` in {os.path.basename(path)} is a {type(entry).__name__}, not a function")
+    return entry
+
+
+def _parameters(entry: Callable[..., Any]) -> list[Message]:
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [
+        {
+            "name": marks.get(parameter.kind, "") + parameter.name,
+            "has_default": parameter.default is not inspect.Parameter.empty,
+        }
+        for parameter in inspect.signature(entry).parameters.values()
+    ]
+
+
+class _CaseMemory:
+    """A case's inputs and outputs, mapped into this process."""
+
+    def __init__(self, request: Message, descriptors: list[int]) -> None:
+        """Raises MemoryError when there is no room."""
+        self._descriptors = iter(descriptors)
+        self.inputs = {item["name"]: self._input(item) for item in request["inputs"]}
+        self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
+        self.arguments = {item["parameter"]: self.inputs[item["input"]] for item in request["arguments"]}
+
+    def _input(self, item: Message) -> Any:
+        if "scalar" in item:
+            return item["scalar"]
+        storage = self._storage(item)
+        dtype = by_name(item["dtype"]).torch
+        if storage is None:
+            return memory.empty_view(dtype, item["shape"], item["strides"])
+        return memory.view_storage(storage, dtype, item["shape"], item["strides"])
+
+    def _storage(self, item: Message) -> torch.Tensor | None:
+        if not item.get("has_memory"):
+            return None
+        return memory.map_storage(next(self._descriptors), item["storage_bytes"])
+
+    def hand_over(self, returned: Any, session: Any) -> list[Message]:
+        """Copy and describe what was returned, each value with the output at its place."""
+        outputs = self.outputs
+        return [
+            hand_over(value, outputs[at] if at < len(outputs) else None, self.inputs, session)
+            for at, value in enumerate(flatten(returned))
+        ]
+
+
+def _seed_afresh() -> None:
+    """All runners are copies of one process: without this they would draw the same numbers."""
+    random.seed()
+    numpy.random.seed(secrets.randbits(32))
+    torch.manual_seed(secrets.randbits(63))
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            # User code may have closed or replaced them.
+            pass

@@ -1,0 +1,337 @@
+"""Measures one output against the float64 reference, row by row (a row is the last dimension).
+
+Element `i` of row `r` may be off by
+
+    reference_factor · max_r |reference_in_dtype − expected| + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)
+
+where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be equal.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import poison
+from .dtypes import ElementType
+
+# Elements compared at a time: 16 MiB for each float64 temporary.
+_TILE_ELEMENTS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """As in the protocol."""
+
+    reference_factor: float
+    absolute_ulp: float
+    row_rms_factor: float
+    tf32_row_rms_factor: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an output should hold."""
+
+    expected: torch.Tensor
+    """float64, or the integer values."""
+    in_dtype: torch.Tensor
+    """The reference run in the case's own dtypes."""
+
+
+def measure(
+    got: torch.Tensor, truth: Truth, element: ElementType, tolerance: Tolerance, written_only: bool
+) -> dict[str, Any]:
+    """`OutputErrors` of the protocol, without name and null candidates.
+
+    `got` has the output's dtype and shape. Elements that hold poison are counted as unwritten and never
+    compared; whether that is a fault is the caller's to say. A dtype without a poison pattern cannot tell what
+    was written: with `written_only` nothing of it is compared, otherwise everything is.
+    """
+    rows = _Rows(truth, element, tolerance)
+    found = _Found(tuple(got.shape))
+    cannot_tell = written_only and element.poison is None
+    flat_got = _as_rows(got)
+    for tile in rows.tiles():
+        bits = flat_got[tile.slices].view(element.bits)
+        values = rows.values_of(bits != 0 if element.torch is torch.bool else bits.view(element.torch))
+        judged = rows.judge(tile, values)
+        unwritten = poison.mask(bits, element)
+        if cannot_tell:
+            unwritten = torch.ones_like(judged.wrong)
+        elif unwritten is None:
+            unwritten = torch.zeros_like(judged.wrong)
+        elif not element.poison_is_distinctive:
+            # The pattern is a value like any other: where it is the right one, somebody wrote it.
+            unwritten &= judged.wrong | judged.non_finite
+        found.add(tile, judged, values, unwritten)
+    found.reference_error, found.expected_rms = rows.reference_error, rows.expected_rms
+    result = found.summary()
+    if cannot_tell:
+        result.update(unwritten=0, first_unwritten=None, last_unwritten=None)
+    return result
+
+
+def count_violations(
+    candidate: torch.Tensor | float, truth: Truth, element: ElementType, tolerance: Tolerance
+) -> int:
+    """How many elements of a null candidate are out of tolerance (or not the right infinity or NaN)."""
+    rows = _Rows(truth, element, tolerance)
+    flat = _as_rows(candidate) if isinstance(candidate, torch.Tensor) else None
+    total = 0
+    for tile in rows.tiles():
+        if flat is None:
+            values = torch.full(tile.shape, candidate, dtype=rows.expected.dtype)
+        else:
+            values = rows.values_of(flat[tile.slices])
+        judged = rows.judge(tile, values)
+        total += int((judged.wrong | judged.non_finite).sum())
+    return total
+
+
+def mean_value(truth: Truth, element: ElementType) -> float | int:
+    """Mean of the expected values, as the output's dtype holds it."""
+    expected = truth.expected
+    if element.is_float:
+        representable = expected[expected.abs() <= element.max_finite]
+        mean = representable.mean() if representable.numel() else torch.zeros((), dtype=torch.float64)
+        return mean.to(element.torch).to(torch.float64).item()
+    return round(expected.to(torch.float64).mean().item()) if expected.numel() else 0
+
+
+def number(value: float) -> float | str:
+    """A float for JSON: non-finite values travel as words."""
+    value = float(value)
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+@dataclass(frozen=True)
+class _Tile:
+    row: int
+    rows: int
+    column: int
+    columns: int
+    row_length: int
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        return slice(self.row, self.row + self.rows), slice(self.column, self.column + self.columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.columns
+
+    def position(self, flat: int) -> int:
+        """Row-major position in the whole tensor of an element of this tile."""
+        return (self.row + flat // self.columns) * self.row_length + self.column + flat % self.columns
+
+
+@dataclass
+class _Judged:
+    """Element by element, of one tile."""
+
+    expected: torch.Tensor
+    allowed: torch.Tensor
+    error: torch.Tensor
+    """NaN where it means nothing (a side is not finite)."""
+    wrong: torch.Tensor
+    wrong_for_tf32: torch.Tensor
+    non_finite: torch.Tensor
+
+
+class _Rows:
+    """Expected values and the allowed error of each row."""
+
+    def __init__(self, truth: Truth, element: ElementType, tolerance: Tolerance) -> None:
+        self.element = element
+        self.tolerance = tolerance
+        self.expected = _as_rows(truth.expected)
+        self.in_dtype = _as_rows(truth.in_dtype)
+        self.reference_error = 0.0
+        self.expected_rms = 0.0
+        if element.is_float:
+            self._measure_rows()
+
+    def tiles(self) -> Iterator[_Tile]:
+        """The whole tensor in row-major order, in pieces of bounded size."""
+        row_count, length = self.expected.shape
+        if row_count == 0 or length == 0:
+            return
+        columns = min(length, _TILE_ELEMENTS)
+        rows = max(1, _TILE_ELEMENTS // length)
+        for row in range(0, row_count, rows):
+            for column in range(0, length, columns):
+                yield _Tile(row, min(rows, row_count - row), column, min(columns, length - column), length)
+
+    def values_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.float64 if self.element.is_float else torch.int64)
+
+    def _measure_rows(self) -> None:
+        row_count = self.expected.shape[0]
+        squares = torch.zeros(row_count, dtype=torch.float64)
+        counts = torch.zeros(row_count, dtype=torch.float64)
+        self.row_error = torch.zeros(row_count, dtype=torch.float64)
+        for tile in self.tiles():
+            expected = self.expected[tile.slices]
+            usable = expected.abs() <= self.element.max_finite
+            row = tile.slices[0]
+            squares[row] += torch.where(usable, expected, 0.0).square().sum(1)
+            counts[row] += usable.sum(1)
+            error = (self.in_dtype[tile.slices].to(torch.float64) - expected).abs()
+            error = torch.where(usable & error.isfinite(), error, 0.0)
+            self.row_error[row] = torch.maximum(self.row_error[row], error.amax(1))
+        self.row_rms = (squares / counts.clamp(min=1)).sqrt()
+        if row_count:
+            self.reference_error = self.row_error.max().item()
+            self.expected_rms = (squares.sum() / counts.sum().clamp(min=1)).sqrt().item()
+
+    def judge(self, tile: _Tile, got: torch.Tensor) -> _Judged:
+        """Compare a tile of values (float64 or int64)."""
+        expected = self.expected[tile.slices]
+        if not self.element.is_float:
+            wrong = got != expected
+            error = (got.to(torch.float64) - expected.to(torch.float64)).abs()
+            nothing = torch.zeros_like(wrong)
+            return _Judged(expected, torch.zeros_like(error), error, wrong, wrong, nothing)
+        allowed = self._allowed(tile, expected, self.tolerance.row_rms_factor)
+        allowed_tf32 = self._allowed(tile, expected, self.tolerance.tf32_row_rms_factor)
+        error = (got - expected).abs()
+        both_finite = got.isfinite() & expected.isfinite()
+        # Written so that a NaN among the limits counts as wrong.
+        wrong = both_finite & ~(error <= allowed)
+        wrong_for_tf32 = both_finite & ~(error <= allowed_tf32)
+        non_finite = ~both_finite & ~self._same_non_finite(expected, got, allowed)
+        error = torch.where(both_finite, error, math.nan)
+        return _Judged(expected, allowed, error, wrong, wrong_for_tf32, non_finite)
+
+    def _allowed(self, tile: _Tile, expected: torch.Tensor, row_rms_factor: float) -> torch.Tensor:
+        row = tile.slices[0]
+        of_row = self.tolerance.reference_factor * self.row_error[row] + row_rms_factor * self.row_rms[row]
+        return of_row[:, None] + self.tolerance.absolute_ulp * expected.abs()
+
+    def _same_non_finite(
+        self, expected: torch.Tensor, got: torch.Tensor, allowed: torch.Tensor
+    ) -> torch.Tensor:
+        same = (expected == got) | (expected.isnan() & got.isnan())
+        # A finite truth that the dtype cannot hold: infinity is its correct rounding.
+        overflows = expected.isfinite() & (expected.abs() + allowed >= self.element.overflow_at)
+        if self.element.has_infinity:
+            rounded = got.isinf() & (got.sign() == expected.sign())
+        else:
+            rounded = got.isnan()
+            infinite = expected.isinf() & got.isnan()
+            same |= infinite
+        return same | (overflows & rounded)
+
+
+class _Found:
+    """Collects over the tiles."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = shape
+        self.reference_error = 0.0
+        self.expected_rms = 0.0
+        self.compared = 0
+        self.unwritten = 0
+        self.first_unwritten: int | None = None
+        self.last_unwritten: int | None = None
+        self.non_finite = 0
+        self.first_non_finite: dict[str, Any] | None = None
+        self.violations = 0
+        self.tf32_violations = 0
+        self.first: dict[str, Any] | None = None
+        self.worst: dict[str, Any] | None = None
+        self.worst_ratio = -1.0
+        self.max_absolute = 0.0
+        self.max_relative = 0.0
+
+    def add(self, tile: _Tile, judged: _Judged, got: torch.Tensor, unwritten: torch.Tensor) -> None:
+        written = ~unwritten
+        self._add_unwritten(tile, unwritten)
+        self.compared += int(written.sum())
+        wrong = judged.wrong & written
+        self.violations += int(wrong.sum())
+        self.tf32_violations += int((judged.wrong_for_tf32 & written).sum())
+        non_finite = judged.non_finite & written
+        self.non_finite += int(non_finite.sum())
+        if self.first_non_finite is None and bool(non_finite.any()):
+            self.first_non_finite = self._sample(tile, judged, got, _first_true(non_finite))
+        if bool(wrong.any()):
+            if self.first is None:
+                self.first = self._sample(tile, judged, got, _first_true(wrong))
+            # Where nothing is allowed, any error is infinitely too large.
+            ratio = torch.where(wrong, judged.error / judged.allowed, -1.0)
+            at = int(ratio.argmax())
+            if float(ratio.flatten()[at]) > self.worst_ratio:
+                self.worst_ratio = float(ratio.flatten()[at])
+                self.worst = self._sample(tile, judged, got, at)
+        usable = written & judged.error.isfinite()
+        error = torch.where(usable, judged.error, 0.0)
+        self.max_absolute = max(self.max_absolute, float(error.max()))
+        magnitude = judged.expected.to(torch.float64).abs()
+        relative = torch.where(usable & (magnitude > 0), error / magnitude, 0.0)
+        self.max_relative = max(self.max_relative, float(relative.max()))
+
+    def _add_unwritten(self, tile: _Tile, unwritten: torch.Tensor) -> None:
+        count = int(unwritten.sum())
+        if count == 0:
+            return
+        self.unwritten += count
+        where = unwritten.flatten().nonzero()
+        if self.first_unwritten is None:
+            self.first_unwritten = tile.position(int(where[0]))
+        self.last_unwritten = tile.position(int(where[-1]))
+
+    def _sample(self, tile: _Tile, judged: _Judged, got: torch.Tensor, flat: int) -> dict[str, Any]:
+        return {
+            "index": self._index(tile.position(flat)),
+            "expected": number(judged.expected.flatten()[flat].item()),
+            "got": number(got.flatten()[flat].item()),
+            "allowed": number(judged.allowed.flatten()[flat].item()),
+        }
+
+    def _index(self, position: int | None) -> list[int] | None:
+        if position is None:
+            return None
+        index = []
+        for size in reversed(self.shape):
+            position, at = divmod(position, size)
+            index.append(at)
+        return index[::-1]
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "elements": math.prod(self.shape),
+            "elements_compared": self.compared,
+            "unwritten": self.unwritten,
+            "first_unwritten": self._index(self.first_unwritten),
+            "last_unwritten": self._index(self.last_unwritten),
+            "non_finite_mismatches": self.non_finite,
+            "first_non_finite": self.first_non_finite,
+            "violations": self.violations,
+            "tf32_violations": self.tf32_violations,
+            "first": self.first,
+            "worst": self.worst,
+            "max_absolute_error": number(self.max_absolute),
+            "max_relative_error": number(self.max_relative),
+            "reference_max_absolute_error": number(self.reference_error),
+            "expected_rms": number(self.expected_rms),
+        }
+
+
+def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Two-dimensional: one row for each run of the last dimension; a scalar is one row of one."""
+    if tensor.dim() == 0:
+        return tensor.reshape(1, 1)
+    length = tensor.shape[-1]
+    return tensor.reshape(math.prod(tensor.shape[:-1]), length)
+
+
+def _first_true(mask: torch.Tensor) -> int:
+    return int(mask.flatten().to(torch.uint8).argmax())

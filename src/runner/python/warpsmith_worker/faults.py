@@ -1,0 +1,67 @@
+"""Tells what in a candidate's process failed: the user's code, a feature that the interpreter lacks, or we."""
+
+import os
+import traceback
+from typing import Any
+
+from . import cuda_shim, interpreter
+from .errors import UserFiles, chain, describe, message_of
+
+_OWN_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+# These only call the user's code: a missing entry or a wrong argument surfaces in them.
+_CALLERS = tuple(os.path.join(_OWN_FOLDER, name) for name in ("candidate.py", "loading.py"))
+
+
+class InterpreterFailed(Exception):
+    """Our own code failed while it ran the user's: the case could not be run."""
+
+
+def describe_fault(
+    error: BaseException, files: UserFiles | None, unsupported: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """`Raised` of the protocol, without launches and findings.
+
+    `unsupported` is what the interpreter's report says: whatever followed a feature that is lacking may be its
+    consequence, so it decides.
+    """
+    raised = describe(error, files)
+    compile_error = _first(error, interpreter.TritonCompileError)
+    lacking = _first(error, interpreter.InterpreterUnsupported)
+    if lacking is not None or unsupported is not None:
+        raised["code"] = "unsupported"
+        raised["place"] = (
+            getattr(lacking, "place", None) or (unsupported or {}).get("place") or raised["place"]
+        )
+        raised["message"] = message_of(lacking) if lacking else unsupported["message"]
+    elif compile_error is not None:
+        raised["code"] = "compile-error"
+        raised["message"] = message_of(compile_error)
+        if compile_error.place is not None:
+            raised["place"] = compile_error.place
+            raised["called_from"] = compile_error.called_from or []
+    elif raised["code"] != "out-of-memory" and is_ours(error, files):
+        raised["code"] = "unsupported"
+        raised["message"] = f"warpsmith's interpreter failed: {raised['message']}"
+    return raised
+
+
+def is_ours(error: BaseException, files: UserFiles | None) -> bool:
+    """Whether the exception began in our own code.
+
+    The innermost frame that is either the user's or ours decides; frames of torch, Triton or NumPy were called
+    by one of the two.
+    """
+    if isinstance(error, InterpreterFailed):
+        return True
+    for frame, _line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        filename = frame.f_code.co_filename
+        if files is not None and files.shown(filename) is not None:
+            return False
+        passes_on = frame.f_code is cuda_shim.forward.__code__ or filename in _CALLERS
+        if filename.startswith(_OWN_FOLDER) and not passes_on:
+            return True
+    return False
+
+
+def _first(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    return next((item for item in chain(error) if isinstance(item, kind)), None)

@@ -1,0 +1,106 @@
+"""Draws the values of input tensors. Element `i` (row-major) depends on seed, position and `i` alone.
+
+Values are computed in float64, rounded to float32, then to the tensor's dtype.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from . import philox
+
+# Blocks at a time: the arrays of one step stay in the second-level cache.
+_CHUNK_BLOCKS = 8192
+_UNIFORM_16_SUM_MEAN = 131070
+# Of the sum of four uniform whole numbers on 0..65535.
+_UNIFORM_16_SUM_STD = float(np.sqrt(4 * (65536.0**2 - 1) / 12))
+_WIDEST_INTEGER_RANGE = 1 << 32
+
+
+class BadFill(Exception):
+    """A fill that cannot be drawn, or strides that overlap."""
+
+
+def is_untouched(fill: Any) -> bool:
+    return fill == "untouched"
+
+
+def draw(fill: Any, seed: int, position: int, first: int, count: int) -> npt.NDArray[Any]:
+    """Elements `first` … `first + count - 1` of a tensor, as float64 or int64.
+
+    `first` must be a multiple of four; `position` is the tensor's place among its case's inputs (scalars
+    count). Raises BadFill.
+    """
+    kind, parameters = _kind_of(fill)
+    if kind == "normal":
+        first_block, block_count = first // 2, -(-count // 2)
+        c0, c1, c2, c3 = philox.blocks(seed, position, first_block, block_count)
+        sums = np.empty(2 * block_count)
+        sums[0::2] = _halves(c0) + _halves(c1)
+        sums[1::2] = _halves(c2) + _halves(c3)
+        z = (sums[:count] - _UNIFORM_16_SUM_MEAN) / _UNIFORM_16_SUM_STD
+        return float(parameters["mean"]) + float(parameters["std"]) * z
+    block_count = -(-count // 4)
+    word = np.empty(4 * block_count, np.uint64)
+    for lane, values in enumerate(philox.blocks(seed, position, first // 4, block_count)):
+        word[lane::4] = values
+    word = word[:count]
+    low, high = parameters["low"], parameters["high"]
+    if kind == "uniform":
+        return float(low) + (float(high) - float(low)) * (word / 2.0**32)
+    if not 0 < high - low <= _WIDEST_INTEGER_RANGE:
+        raise BadFill(f"integers from {low} up to {high}: the range must hold 1 to 2^32 values")
+    return np.int64(low) + (word * np.uint64(high - low) >> np.uint64(32)).astype(np.int64)
+
+
+def fill_tensor(target: torch.Tensor, fill: Any, seed: int, position: int) -> None:
+    """Draw every element of a tensor, whatever its strides. Raises BadFill.
+
+    Along a dimension of stride 0 the elements share memory: they all get the value of index 0.
+    """
+    if target.numel() == 0:
+        return
+    if target.is_contiguous():
+        _fill_flat(target.view(-1), fill, seed, position)
+        return
+    _refuse_overlap(target.shape, target.stride())
+    values = torch.empty(target.shape, dtype=target.dtype)
+    _fill_flat(values.view(-1), fill, seed, position)
+    for dim, stride in enumerate(target.stride()):
+        if stride == 0:
+            target, values = target.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
+    target.copy_(values)
+
+
+def _fill_flat(target: torch.Tensor, fill: Any, seed: int, position: int) -> None:
+    step = 4 * _CHUNK_BLOCKS
+    for first in range(0, target.numel(), step):
+        count = min(step, target.numel() - first)
+        values = draw(fill, seed, position, first, count)
+        if values.dtype == np.float64:
+            values = values.astype(np.float32)
+        target[first : first + count].copy_(torch.from_numpy(values))
+
+
+def _halves(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    return (word & np.uint64(0xFFFF)) + (word >> np.uint64(16))
+
+
+def _kind_of(fill: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(fill, dict) and len(fill) == 1:
+        (kind, parameters), *_ = fill.items()
+        if kind in ("normal", "uniform", "integers"):
+            return kind, parameters
+    raise BadFill(f"unknown fill {fill!r}")
+
+
+def _refuse_overlap(shape: Sequence[int], strides: Sequence[int]) -> None:
+    reach = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride > 0:
+            if stride <= reach:
+                raise BadFill(f"elements of strides {tuple(strides)} share memory")
+            reach += stride * (size - 1)

@@ -1,0 +1,370 @@
+"""The judge's process: makes inputs, computes references, compares memory. Runs no user code.
+
+It answers with measurements; what they mean is decided by the server.
+"""
+
+import os
+import socket
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import compare, inputs, memory, poison
+from .channel import Channel, Message
+from .compare import Tolerance, Truth
+from .dtypes import ElementType, UnsupportedDtype, by_name
+from .errors import describe
+from .reference import Reference, ReferenceFailed, check_shapes, coarsen
+
+_OTHER_SEED = 0x9E3779B97F4A7C15
+_LONGEST_FAULT = 4096
+
+
+class Refused(Exception):
+    """A request that cannot be served; `code` goes into the `failed` answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class SharedTensor:
+    """One input or output whose memory a candidate maps as well."""
+
+    key: str
+    name: str
+    element: ElementType
+    shape: list[int]
+    strides: list[int]
+    descriptor: int | None
+    """None when it has no bytes."""
+    shared: torch.Tensor | None
+    """The storage as the candidate sees it (uint8); None when it is not looked at."""
+    private: torch.Tensor | None = None
+    """What the judge put there (uint8); of inputs only."""
+
+    @property
+    def storage_bytes(self) -> int:
+        return memory.storage_elements(self.shape, self.strides) * self.element.itemsize
+
+    def view(self, storage: torch.Tensor | None) -> torch.Tensor:
+        """The tensor over one of its storages."""
+        if self.descriptor is None:
+            return memory.empty_view(self.element.torch, self.shape, self.strides)
+        if storage is None:
+            raise Refused("not-comparable", f"{self.name} was left untouched")
+        return memory.view_storage(storage, self.element.torch, self.shape, self.strides)
+
+    def record(self) -> Message:
+        """What the supervisor and a candidate may know about it."""
+        return {
+            "key": self.key,
+            "name": self.name,
+            "dtype": self.element.name,
+            "shape": self.shape,
+            "strides": self.strides,
+            "storage_bytes": self.storage_bytes,
+            "has_memory": self.descriptor is not None,
+        }
+
+
+@dataclass
+class Case:
+    """A prepared case. Inputs are tensors or plain scalars, in the Definition's order."""
+
+    reference: Reference
+    seed: int
+    specs: list[Message]
+    inputs: list[SharedTensor | Any]
+    outputs: list[SharedTensor]
+    values_matter: bool
+    truths: list[Truth] | None = None
+    nulls: dict[str, list[torch.Tensor] | list[float | int]] = field(default_factory=dict)
+
+    def tensors(self) -> list[SharedTensor]:
+        return [item for item in self.inputs if isinstance(item, SharedTensor)]
+
+    def arguments(self) -> list[Any]:
+        """Inputs for a reference, from the judge's own copies."""
+        return [item.view(item.private) if isinstance(item, SharedTensor) else item for item in self.inputs]
+
+    def close_descriptors(self) -> None:
+        """The supervisor has its own; mappings stay."""
+        for item in [*self.tensors(), *self.outputs]:
+            if item.descriptor is not None:
+                os.close(item.descriptor)
+
+
+def warm_up() -> None:
+    """Run once what the first case would otherwise pay for. Called before the fork, on tiny tensors."""
+    element = by_name("float32")
+    values = torch.empty(2, 3)
+    inputs.fill_tensor(values, {"normal": {"mean": 0, "std": 1}}, 0, 0)
+    reference = Reference(
+        "warm-up", "import torch\ndef run(x):\n    return torch.softmax(x.float(), -1)", None
+    )
+    truth = Truth(reference.in_float64([values])[0], reference.in_dtype([values])[0])
+    compare.measure(values, truth, element, Tolerance(1, 1, 1, 1), written_only=False)
+
+
+def serve(sock: socket.socket) -> None:
+    """Answer the supervisor until it is gone."""
+    channel = Channel(sock, blocking=True)
+    judge = Judge()
+    while (received := channel.receive()) is not None:
+        request, _descriptors = received
+        answer, descriptors = judge.answer(request)
+        channel.send(answer, descriptors)
+        judge.close_sent()
+
+
+class Judge:
+    """Holds definitions and cases."""
+
+    def __init__(self) -> None:
+        self.references: dict[str, Reference] = {}
+        self.cases: dict[str, Case] = {}
+        self._sent: Case | None = None
+
+    def answer(self, request: Message) -> tuple[Message, list[int]]:
+        """One answer with its descriptors; never raises."""
+        handlers = {
+            "define": self._define,
+            "prepare": self._prepare,
+            "rearm": self._rearm,
+            "compare": self._compare,
+            "release": self._release,
+        }
+        descriptors: list[int] = []
+        try:
+            answer, descriptors = handlers[request["op"]](request)
+        except Refused as error:
+            answer = _failed(error.code, str(error))
+        except ReferenceFailed as error:
+            answer = _failed("reference-failed", str(error))
+        except inputs.BadFill as error:
+            answer = _failed("bad-request", str(error))
+        except UnsupportedDtype as error:
+            answer = _failed("unsupported-dtype", str(error))
+        except (MemoryError, OSError) as error:
+            answer = _failed("out-of-memory", f"no memory for the case: {error}")
+        except Exception as error:
+            if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+                answer = _failed("out-of-memory", f"no memory for the case: {error}")
+            else:
+                answer = _failed("judge-failed", traceback.format_exc()[-_LONGEST_FAULT:])
+        return answer, descriptors
+
+    def close_sent(self) -> None:
+        """Close the descriptors of the case that was just handed over."""
+        if self._sent is not None:
+            self._sent.close_descriptors()
+            self._sent = None
+
+    def _define(self, request: Message) -> tuple[Message, list[int]]:
+        name = request["definition"]
+        # An older text under the same name must not survive a newer one that does not compile.
+        self.references.pop(name, None)
+        try:
+            reference = Reference(name, request["reference"], request["reference_f64"])
+        except BaseException as error:
+            return {"raised": describe(error)}, []
+        self.references[name] = reference
+        return {"done": {}}, []
+
+    def _prepare(self, request: Message) -> tuple[Message, list[int]]:
+        reference = self.references.get(request["definition"])
+        if reference is None:
+            raise Refused("unknown-definition", f"{request['definition']} was not defined")
+        specs = request["inputs"]
+        values_matter = not any(inputs.is_untouched(spec.get("fill")) for spec in specs)
+        case = Case(reference, request["seed"], specs, [], [], values_matter)
+        try:
+            for position, spec in enumerate(specs):
+                case.inputs.append(self._make_input(spec, case, position))
+            for position, spec in enumerate(request["outputs"] if values_matter else ()):
+                case.outputs.append(self._make_output(spec, position))
+        except BaseException:
+            case.close_descriptors()
+            raise
+        self.cases[request["case"]] = self._sent = case
+        done = {
+            "inputs": [_input_record(spec, item) for spec, item in zip(specs, case.inputs, strict=True)],
+            "outputs": [item.record() for item in case.outputs]
+            if values_matter
+            else [_unshared_output(spec) for spec in request["outputs"]],
+        }
+        items = [*case.tensors(), *case.outputs]
+        return {"done": done}, [item.descriptor for item in items if item.descriptor is not None]
+
+    def _make_input(self, spec: Message, case: Case, position: int) -> Any:
+        if spec["kind"] == "scalar":
+            return spec["value"]
+        item = _make_shared(f"input-{position}", spec, spec["strides"], mapped=case.values_matter)
+        if item.shared is not None:
+            tensor = item.view(item.shared)
+            if not tensor.is_contiguous():
+                # Padding between rows: whoever reads it reads poison.
+                poison.fill_storage(tensor)
+            inputs.fill_tensor(tensor, spec["fill"], case.seed, position)
+            item.private = item.shared.clone()
+        return item
+
+    def _make_output(self, spec: Message, position: int) -> SharedTensor:
+        strides = memory.contiguous_strides(spec["shape"])
+        item = _make_shared(f"output-{position}", spec, strides, mapped=True)
+        poison.fill_storage(item.view(item.shared))
+        return item
+
+    def _rearm(self, request: Message) -> tuple[Message, list[int]]:
+        """Put inputs and poison back after a run."""
+        case = self._case(request)
+        for item in case.tensors():
+            if item.shared is not None and item.private is not None:
+                item.shared.copy_(item.private)
+        for output in case.outputs:
+            poison.fill_storage(output.view(output.shared))
+        return {"done": {}}, []
+
+    def _release(self, request: Message) -> tuple[Message, list[int]]:
+        self.cases.pop(request["case"], None)
+        return {"done": {}}, []
+
+    def _compare(self, request: Message) -> tuple[Message, list[int]]:
+        case = self._case(request)
+        if not case.values_matter:
+            raise Refused("not-comparable", "the inputs of this case were left untouched")
+        tolerances = [_tolerance(item) for item in request["tolerances"]]
+        if len(tolerances) != len(case.outputs):
+            raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
+        changed = [item.name for item in case.tensors() if _changed(item)]
+        truths = _truths(case)
+        outputs = []
+        for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
+            errors = compare.measure(
+                output.view(output.shared), truth, output.element, tolerance, request["written_only"]
+            )
+            nulls = _null_candidates(case, at, truth, tolerance) if request["null_candidates"] else []
+            outputs.append({"name": output.name, **errors, "null_candidates": nulls})
+        return {"done": {"outputs": outputs, "inputs_changed": changed}}, []
+
+    def _case(self, request: Message) -> Case:
+        case = self.cases.get(request["case"])
+        if case is None:
+            raise Refused("unknown-case", f"case {request['case']} was not prepared")
+        return case
+
+
+def _make_shared(key: str, spec: Message, strides: list[int], *, mapped: bool) -> SharedTensor:
+    element = by_name(spec["dtype"])
+    if len(strides) != len(spec["shape"]):
+        raise Refused("bad-request", f"{spec['name']}: shape {spec['shape']} with strides {strides}")
+    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None)
+    if item.storage_bytes:
+        item.descriptor = memory.create_file(key, item.storage_bytes)
+        try:
+            item.shared = memory.map_storage(item.descriptor, item.storage_bytes) if mapped else None
+        except (OSError, MemoryError):
+            os.close(item.descriptor)
+            raise
+    return item
+
+
+def _input_record(spec: Message, item: SharedTensor | Any) -> Message:
+    if isinstance(item, SharedTensor):
+        return item.record()
+    return {"name": spec["name"], "scalar": item}
+
+
+def _unshared_output(spec: Message) -> Message:
+    return {"name": spec["name"], "dtype": spec["dtype"], "shape": spec["shape"]}
+
+
+def _changed(item: SharedTensor) -> bool:
+    return item.shared is not None and item.private is not None and not torch.equal(item.shared, item.private)
+
+
+def _truths(case: Case) -> list[Truth]:
+    if case.truths is None:
+        expected = _expected(case, case.arguments())
+        in_dtype = case.reference.in_dtype(case.arguments())
+        check_shapes(case.reference.definition, in_dtype, case.outputs)
+        case.truths = [
+            Truth(values, _as_kind(narrow, output, output.element.torch))
+            for values, narrow, output in zip(expected, in_dtype, case.outputs, strict=True)
+        ]
+    return case.truths
+
+
+def _expected(case: Case, arguments: list[Any]) -> list[torch.Tensor]:
+    outputs = case.reference.in_float64(arguments)
+    check_shapes(case.reference.definition, outputs, case.outputs)
+    return [
+        _as_kind(values, output, torch.float64 if output.element.is_float else torch.int64)
+        for values, output in zip(outputs, case.outputs, strict=True)
+    ]
+
+
+def _as_kind(values: torch.Tensor, output: SharedTensor, dtype: torch.dtype) -> torch.Tensor:
+    if values.dtype.is_complex or (values.dtype.is_floating_point and not output.element.is_float):
+        raise ReferenceFailed(
+            f"the reference gives {values.dtype} for `{output.name}`, which is {output.element.name}"
+        )
+    return values.to(dtype).contiguous()
+
+
+def _null_candidates(case: Case, at: int, truth: Truth, tolerance: Tolerance) -> list[Message]:
+    element = case.outputs[at].element
+    impostors: dict[str, torch.Tensor | float | int] = {
+        "zeros": 0,
+        "mean": compare.mean_value(truth, element),
+    }
+    for name, arguments in (("other-seed", _other_arguments), ("coarse-inputs", _coarse_arguments)):
+        if name not in case.nulls:
+            changed = arguments(case)
+            case.nulls[name] = [] if changed is None else _expected(case, changed)
+        if case.nulls[name]:
+            impostors[name] = case.nulls[name][at]
+    return [
+        {"name": name, "violations": compare.count_violations(impostor, truth, element, tolerance)}
+        for name, impostor in impostors.items()
+    ]
+
+
+def _other_arguments(case: Case) -> list[Any] | None:
+    """Arguments drawn from another seed; None when nothing is drawn."""
+    if not case.tensors():
+        return None
+    seed = (case.seed + _OTHER_SEED) % (1 << 64)
+    drawn = []
+    for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
+        if isinstance(item, SharedTensor):
+            tensor = torch.empty(item.shape, dtype=item.element.torch)
+            inputs.fill_tensor(tensor, spec["fill"], seed, position)
+            drawn.append(tensor)
+        else:
+            drawn.append(item)
+    return drawn
+
+
+def _coarse_arguments(case: Case) -> list[Any] | None:
+    """Arguments rounded to a coarser mantissa; None without a float tensor."""
+    if not any(item.element.is_float for item in case.tensors()):
+        return None
+    return [
+        coarsen(value, item.element) if isinstance(item, SharedTensor) and item.element.is_float else value
+        for item, value in zip(case.inputs, case.arguments(), strict=True)
+    ]
+
+
+def _tolerance(item: Message) -> Tolerance:
+    return Tolerance(**{name: float(item[name]) for name in Tolerance.__annotations__})
+
+
+def _failed(code: str, message: str) -> Message:
+    print(f"judge: {code}: {message}", file=sys.stderr, flush=True)
+    return {"failed": {"code": code, "message": message}}

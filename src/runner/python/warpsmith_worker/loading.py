@@ -1,0 +1,76 @@
+"""Imports the user's file from its immutable copy, under the name that the file itself would have."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+
+def import_user_file(path: str, text_path: str, search_paths: Sequence[str]) -> ModuleType:
+    """Import the copy at `text_path` as if it lay at `path`.
+
+    In a package (folders with `__init__.py`) it gets its dotted name and its parents are imported first,
+    from the folders that hold it. Otherwise it is a module of its own. Folders are appended to `sys.path`:
+    nothing of the user's shadows the standard library or an installed package. Raises what the file raises.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    name, root = module_identity(path)
+    for place in (root, folder, *search_paths):
+        if place not in sys.path:
+            sys.path.append(place)
+    sys.argv = [path]
+    sys.meta_path.insert(0, _UserFinder(name, text_path, root))
+    return importlib.import_module(name)
+
+
+def module_identity(path: str) -> tuple[str, str]:
+    """Dotted name of the module at `path`, and the folder from which that name is importable."""
+    path = os.path.abspath(path)
+    root, filename = os.path.split(path)
+    stem = os.path.splitext(filename)[0]
+    names = [stem]
+    while os.path.isfile(os.path.join(root, "__init__.py")):
+        root, package = os.path.split(root)
+        names.insert(0, package)
+    in_package = len(names) > 1
+    if in_package and all(name.isidentifier() for name in names) and not _is_taken(names[0], root):
+        return ".".join(names), root
+    folder = os.path.dirname(path)
+    if stem.isidentifier() and not _is_taken(stem, folder) and PathFinder.find_spec(stem) is None:
+        return stem, folder
+    # Its name means something else to other modules (`json.py`, `torch.py`), or is none (`my-kernel.py`).
+    cleaned = "".join(letter if letter.isalnum() else "_" for letter in stem)
+    return f"warpsmith_user_{cleaned}", folder
+
+
+def _is_taken(name: str, root: str) -> bool:
+    """Whether a top-level name is the standard library's, ours, or loaded from somewhere else."""
+    if name in sys.stdlib_module_names or name in ("__main__", "warpsmith_worker"):
+        return True
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        places = [os.path.dirname(place) for place in getattr(loaded, "__path__", [])]
+        return root not in places
+    return False
+
+
+class _UserFinder:
+    """Finds the user's module in its copy, and its top-level package in the folder that holds it."""
+
+    def __init__(self, name: str, text_path: str, root: str) -> None:
+        self.name = name
+        self.text_path = text_path
+        self.root = root
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Part of the import system's finder protocol."""
+        if fullname == self.name:
+            return importlib.util.spec_from_file_location(fullname, self.text_path)
+        if fullname == self.name.partition(".")[0]:
+            return PathFinder.find_spec(fullname, [self.root], target)
+        return None

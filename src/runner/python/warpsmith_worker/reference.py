@@ -1,0 +1,129 @@
+"""Runs a Definition's reference, in float64 (the truth) and in the case's own dtypes (what rounding costs)."""
+
+import linecache
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .dtypes import ElementType
+
+_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_LONGEST_TRACEBACK = 4096
+
+
+class ReferenceFailed(Exception):
+    """The reference does not compile, raised, or returned something else than its Definition says."""
+
+
+class Reference:
+    """A compiled reference."""
+
+    def __init__(self, definition: str, source: str, source_float64: str | None) -> None:
+        """Raises whatever the source raises while it is compiled or executed."""
+        self.definition = definition
+        self._run = _compile(definition, source)
+        self._run_float64 = None
+        if source_float64 is not None:
+            self._run_float64 = _compile(f"{definition} (float64)", source_float64)
+
+    def in_dtype(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """Outputs on the inputs as they are. Raises ReferenceFailed."""
+        return self._call(self._run, [_copy(value) for value in inputs])
+
+    def in_float64(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """Outputs on inputs widened to float64, all arithmetic in float64. Raises ReferenceFailed."""
+        widened = [_widen(value) for value in inputs]
+        if self._run_float64 is not None:
+            return self._call(self._run_float64, widened)
+        # Tensors made without a dtype (`torch.zeros(n)`) would otherwise narrow what is stored in them.
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with _Float32AsFloat64():
+                return self._call(self._run, widened)
+        finally:
+            torch.set_default_dtype(before)
+
+    def _call(self, run: Callable[..., Any], inputs: list[Any]) -> list[torch.Tensor]:
+        try:
+            with torch.no_grad():
+                returned = run(*inputs)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if "can't allocate memory" in str(error):
+                raise MemoryError(str(error)) from error
+            told = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
+            raise ReferenceFailed(f"the reference of {self.definition} raised:\n{told}") from error
+        outputs = list(returned) if isinstance(returned, tuple | list) else [returned]
+        for output in outputs:
+            if not isinstance(output, torch.Tensor):
+                kind = type(output).__name__
+                raise ReferenceFailed(f"the reference of {self.definition} returned a {kind}, not a tensor")
+        return outputs
+
+
+def check_shapes(definition: str, outputs: Sequence[torch.Tensor], specs: Sequence[Any]) -> None:
+    """Raises ReferenceFailed unless number and shapes of the outputs are those of the specs."""
+    shapes = [list(output.shape) for output in outputs]
+    expected = [list(spec.shape) for spec in specs]
+    if shapes != expected:
+        raise ReferenceFailed(
+            f"the reference of {definition} returned shapes {shapes}, its case says {expected}"
+        )
+
+
+def coarsen(tensor: torch.Tensor, element: ElementType) -> torch.Tensor:
+    """The values of a float tensor rounded to the coarser mantissa of its dtype, as float64."""
+    if element.coarse_mantissa_bits is None:
+        raise ValueError(f"{element.name} has no mantissa")
+    mantissa, exponent = torch.frexp(tensor.to(torch.float64))
+    # frexp's mantissa lies in [0.5, 1): one bit more than the explicit ones.
+    steps = 2.0 ** (element.coarse_mantissa_bits + 1)
+    return torch.ldexp(torch.round(mantissa * steps) / steps, exponent)
+
+
+def _compile(name: str, source: str) -> Callable[..., Any]:
+    filename = f"<reference of {name}>"
+    # So that tracebacks show its lines.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": "warpsmith_reference"}
+    exec(compile(source, filename, "exec"), namespace)
+    run = namespace.get("run")
+    if not callable(run):
+        raise AttributeError(f"the reference of {name} defines no function `run`")
+    return run
+
+
+def _copy(value: Any) -> Any:
+    """A reference may write to its inputs; the judge's own stay as they are."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+        return value.to(torch.float64)
+    return _copy(value)
+
+
+class _Float32AsFloat64(TorchFunctionMode):
+    """Turns every cast to float32 into a cast to float64."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.Tensor.float:
+            return args[0].double()
+        if func is torch.Tensor.view:
+            # With a dtype it looks at bytes and casts nothing.
+            return func(*args, **(kwargs or {}))
+        wider_args = [_wider_dtype(value) for value in args]
+        wider_kwargs = {name: _wider_dtype(value) for name, value in (kwargs or {}).items()}
+        return func(*wider_args, **wider_kwargs)
+
+
+def _wider_dtype(value: Any) -> Any:
+    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value

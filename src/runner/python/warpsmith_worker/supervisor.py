@@ -1,0 +1,580 @@
+"""The launched process: JSON lines on stdio, runners behind it.
+
+One thread, one selector. It never imports user code nor torch. Every request gets exactly one reply; when
+stdin ends, everything below it is killed and it leaves.
+"""
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from . import PROTOCOL_VERSION, limits, messages, procfs
+from .cases import Case, Cases
+from .channel import ChannelError
+from .environment import Unavailable, installed_versions, unusable_reason
+from .runners import Job, Limits, Outcome, Runner
+from .zygote_link import ZygoteLink
+
+Request = dict[str, Any]
+
+_READ_BYTES = 1 << 20
+_MEMORY_POLL_S = 0.1
+_PROGRESS_EVERY_S = 0.1
+_SWEEP_EVERY_S = 0.01
+_SWEEP_AT_MOST_S = 2.0
+_GOODBYE_AT_MOST_S = 2.5
+_MOST_ZYGOTE_DEATHS = 3
+
+
+def main() -> None:
+    """Run until stdin ends or SIGTERM."""
+    protocol_out = os.dup(1)
+    # Nothing but the protocol may reach the reader of stdout.
+    os.dup2(2, 1)
+    limits.adopt_orphans()
+    supervisor = Supervisor(protocol_in=0, protocol_out=protocol_out)
+    status = 1
+    try:
+        supervisor.run()
+        status = 0
+    except Exception:
+        # A fault of ours: the server sees stdout end. Nothing may survive this process all the same.
+        traceback.print_exc()
+    kill_descendants()
+    os._exit(status)
+
+
+def failed(code: str, message: str) -> Outcome:
+    """The outcome of a request that could not be served."""
+    return {"failed": {"code": code, "message": messages.clean_text(message)}}
+
+
+class Supervisor:
+    """Dispatches requests, watches the runners, answers."""
+
+    def __init__(self, protocol_in: int, protocol_out: int) -> None:
+        self.protocol_in = protocol_in
+        self.protocol_out = protocol_out
+        self.selector = selectors.DefaultSelector()
+        self.unread = bytearray()
+        self.unavailable: Unavailable | None = None
+        self.waiting_for_warm: list[Request] = []
+        self.zygote: ZygoteLink | None = None
+        self.zygote_deaths = 0
+        self.judge: Runner | None = None
+        self.spare: Runner | None = None
+        self.runners: dict[str, Runner] = {}
+        self.by_name: dict[str, Runner] = {}
+        """Every live runner by the name that the zygote knows."""
+        self.spawned = 0
+        self.definitions: dict[str, Request] = {}
+        self.cases = Cases()
+        self.progress_sent: dict[str, float] = {}
+        self.next_memory_poll = 0.0
+        self.sweep_until: float | None = None
+        self.after_sweep: list[Callable[[], None]] = []
+        self.leaving = False
+
+    # --- loop ---
+
+    def run(self) -> None:
+        self._watch_signals()
+        self.selector.register(self.protocol_in, selectors.EVENT_READ, self._read_requests)
+        versions = installed_versions()
+        self._say(
+            {
+                "ev": "ready",
+                "protocol": PROTOCOL_VERSION,
+                "pid": os.getpid(),
+                "python": ".".join(map(str, sys.version_info[:3])),
+                **vars(versions),
+            }
+        )
+        reason = unusable_reason(versions, sys.executable)
+        if reason:
+            self._become_unavailable(reason)
+        else:
+            self._start_zygote()
+        while not self.leaving:
+            for key, _events in self.selector.select(self._pause_s()):
+                # A callback may have unregistered this one.
+                if key.fd in self.selector.get_map():
+                    key.data()
+            self._tick()
+
+    def _watch_signals(self) -> None:
+        wake_in, wake_out = os.pipe()
+        os.set_blocking(wake_in, False)
+        os.set_blocking(wake_out, False)
+        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+
+        def read_signals() -> None:
+            numbers = os.read(wake_in, 4096)
+            if any(number != signal.SIGCHLD for number in numbers):
+                self.leaving = True
+            else:
+                self._start_sweep()
+
+        self.selector.register(wake_in, selectors.EVENT_READ, read_signals)
+
+    def _pause_s(self) -> float | None:
+        now = time.monotonic()
+        moments = [runner.deadline for runner in self.by_name.values() if runner.deadline is not None]
+        if self._busy_candidates():
+            moments.append(self.next_memory_poll)
+        if self.sweep_until is not None:
+            moments.append(now + _SWEEP_EVERY_S)
+        return max(0.0, min(moments) - now) if moments else None
+
+    def _busy_candidates(self) -> list[Runner]:
+        return [runner for runner in self.runners.values() if runner.current is not None]
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for runner in list(self.by_name.values()):
+            if runner.deadline is not None and now >= runner.deadline:
+                runner.deadline = None
+                runner.stop("timeout")
+            self._watch_channel(runner)
+        if now >= self.next_memory_poll:
+            self.next_memory_poll = now + _MEMORY_POLL_S
+            for runner in self._busy_candidates():
+                if runner.memory_over_limit():
+                    runner.stop("memory")
+        if self.sweep_until is not None:
+            self._sweep()
+
+    # --- stdio ---
+
+    def _say(self, line: dict[str, Any]) -> None:
+        data = memoryview(json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
+        try:
+            while data:
+                data = data[os.write(self.protocol_out, data) :]
+        except OSError:
+            self.leaving = True
+
+    def _reply(self, request: Request, outcome: Outcome) -> None:
+        self._say({"id": request["id"], **outcome})
+
+    def _read_requests(self) -> None:
+        try:
+            data = os.read(self.protocol_in, _READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self.leaving = True
+            return
+        self.unread += data
+        while (end := self.unread.find(b"\n")) >= 0:
+            line = bytes(self.unread[:end])
+            del self.unread[: end + 1]
+            if line.strip():
+                self._accept_line(line)
+
+    def _accept_line(self, line: bytes) -> None:
+        try:
+            request = json.loads(line)
+            if not isinstance(request["id"], int):
+                raise TypeError("`id` is not a number")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            print(f"warpsmith worker: a line that is no request: {error}", file=sys.stderr, flush=True)
+            return
+        if self.unavailable:
+            self._reply(request, failed(self.unavailable.code, self.unavailable.message))
+        elif self.zygote is None or not self.zygote.is_warm:
+            self.waiting_for_warm.append(request)
+        else:
+            self._serve(request)
+
+    def _serve(self, request: Request) -> None:
+        handlers: dict[str, Callable[[Request], None]] = {
+            "define": self._define,
+            "open": self._open,
+            "prepare": self._prepare,
+            "run": self._run,
+            "compare": self._compare,
+            "release": self._release,
+            "close": self._close,
+        }
+        handler = handlers.get(str(request.get("op")))
+        if handler is None:
+            self._reply(request, failed("bad-request", f"unknown op {request.get('op')!r}"))
+            return
+        try:
+            handler(request)
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{request['op']}: {type(error).__name__}: {error}"
+            print(traceback.format_exc(), file=sys.stderr, flush=True)
+            self._reply(request, failed("bad-request", message))
+
+    # --- requests for the judge ---
+
+    def _define(self, request: Request) -> None:
+        name = request["definition"]
+        self.definitions[name] = _fields(request, "definition", "reference", "reference_f64")
+        self._ask_judge(request, self.definitions[name], None)
+
+    def _prepare(self, request: Request) -> None:
+        case = self.cases.add(request["case"])
+        message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
+
+        def prepared(outcome: Outcome, descriptors: list[int]) -> None:
+            self.cases.prepared(case, outcome, descriptors)
+            # The parent of the candidates keeps the description; the server needs none of it.
+            self._reply(request, {"done": {}} if "done" in outcome else outcome)
+            case.settle()
+
+        self._judge_runner().submit(Job("prepare", message, prepared))
+
+    def _compare(self, request: Request) -> None:
+        message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
+
+        def compare(case: Case) -> None:
+            if case.busy:
+                self._reply(request, failed("case-busy", f"case {case.name} is still running"))
+                return
+            self._ask_judge(request, message, case)
+
+        self._with_case(request, compare)
+
+    def _release(self, request: Request) -> None:
+        case = self.cases.remove(request["case"])
+        if case is None or case.state == "lost":
+            self._reply(request, {"done": {}})
+        else:
+            self._ask_judge(request, _fields(request, "case"), None)
+
+    def _ask_judge(self, request: Request, message: Request, case: Case | None) -> None:
+        def answered(outcome: Outcome, _descriptors: list[int]) -> None:
+            # Only `prepare` is answered with descriptors.
+            if case is not None:
+                case.busy = False
+            self._reply(request, outcome)
+
+        if case is not None:
+            case.busy = True
+        self._judge_runner().submit(Job(request["op"], message, answered))
+
+    def _judge_runner(self) -> Runner:
+        """The judge, started anew (with all definitions) when the last one ended."""
+        if self.judge is None:
+            self.judge = self._spawn("judge")
+            for definition in self.definitions.values():
+                # Whether it compiles was answered when it was given.
+                self.judge.submit(Job("define", definition, lambda _outcome, _descriptors: None))
+        return self.judge
+
+    # --- requests for candidates ---
+
+    def _open(self, request: Request) -> None:
+        if request["runner"] in self.runners:
+            raise ValueError(f"runner {request['runner']} is open already")
+        runner_limits = Limits(**_fields(request["limits"], *Limits.__annotations__))
+        runner = self.spare or self._spawn("candidate")
+        self.spare = None
+        self.runners[request["runner"]] = runner
+        runner.limits = runner_limits
+        runner.output.tail_bytes = runner_limits.output_tail_bytes
+        runner.shown_paths = (request["text_path"], request["path"])
+        message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
+        message["address_space_bytes"] = runner_limits.address_space_bytes
+
+        def opened(outcome: Outcome, _descriptors: list[int]) -> None:
+            self._reply(request, outcome)
+            if "done" not in outcome:
+                # Its file did not load: nothing more can be asked of it.
+                runner.stop("killed")
+            self._ensure_spare()
+
+        runner.submit(Job("open", message, opened, wall_s=runner_limits.import_wall_s))
+
+    def _run(self, request: Request) -> None:
+        runner = self.runners.get(request["runner"])
+        if runner is None:
+            self._reply(request, failed("unknown-runner", f"runner {request['runner']} is not open"))
+            return
+        message = _fields(request, "arguments", "interpreter")
+
+        def run(case: Case) -> None:
+            if case.busy:
+                self._reply(request, failed("case-busy", f"case {case.name} is already running"))
+                return
+            inputs = case.arguments_of(message["arguments"])
+            case.busy = True
+            if case.runs == 0:
+                case.runs = 1
+                self._submit_run(request, runner, case, inputs)
+            else:
+                self._rearm_then_run(request, runner, case, inputs)
+
+        self._with_case(request, run)
+
+    def _rearm_then_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
+        """A case that ran before gets its inputs and poison back first."""
+
+        def rearmed(outcome: Outcome, _descriptors: list[int]) -> None:
+            if "done" in outcome:
+                self._submit_run(request, runner, case, inputs)
+            else:
+                case.busy = False
+                self._reply(request, outcome)
+
+        self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+
+    def _submit_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
+        def ran(outcome: Outcome, _descriptors: list[int]) -> None:
+            case.busy = False
+            self._reply(request, outcome)
+            case.settle()
+
+        if case.state != "ready":
+            ran(case.why_not_ready, [])
+            return
+        message = {**_fields(request, "arguments", "interpreter"), "inputs": inputs, "outputs": case.outputs}
+        descriptors = case.descriptors_of(inputs + case.outputs)
+        job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
+        runner.submit(job)
+
+    def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
+        """Do it once the case is prepared; a case that could not be prepared says why."""
+        case = self.cases.get(request["case"])
+        if case is None:
+            self._reply(request, failed("unknown-case", f"case {request['case']} was not prepared"))
+            return
+
+        def settled() -> None:
+            if case.state != "ready":
+                self._reply(request, case.why_not_ready)
+                return
+            try:
+                action(case)
+            except (KeyError, TypeError, ValueError) as error:
+                self._reply(request, failed("bad-request", f"{type(error).__name__}: {error}"))
+
+        case.when_settled(settled)
+
+    def _close(self, request: Request) -> None:
+        runner = self.runners.pop(request["runner"], None)
+        if runner is None:
+            self._reply(request, {"done": {}})
+            return
+        runner.stop("killed")
+
+        def gone() -> None:
+            self._when_swept(lambda: self._reply(request, {"done": {}}))
+
+        if runner.death is not None:
+            gone()
+        else:
+            runner.jobs.append(Job("close", {}, lambda _outcome, _descriptors: gone()))
+
+    # --- processes ---
+
+    def _start_zygote(self) -> None:
+        self.zygote = ZygoteLink()
+        self.selector.register(self.zygote.channel.sock, selectors.EVENT_READ, self._hear_zygote)
+        self.selector.register(self.zygote.output.read_end, selectors.EVENT_READ, self.zygote.output.read)
+
+    def _hear_zygote(self) -> None:
+        zygote = self.zygote
+        if zygote is None:
+            return
+        try:
+            heard, is_open = zygote.channel.receive_available()
+        except ChannelError:
+            heard, is_open = [], False
+        for message, _descriptors in heard:
+            self._obey_zygote(message)
+        if not is_open and self.unavailable is None:
+            self._zygote_died(zygote)
+
+    def _obey_zygote(self, message: Request) -> None:
+        kind = message["ev"]
+        if kind == "warm":
+            self.zygote.is_warm = True
+            self._say(message)
+            self._ensure_spare()
+            waiting, self.waiting_for_warm = self.waiting_for_warm, []
+            for request in waiting:
+                self._serve(request)
+        elif kind == "unavailable":
+            self._become_unavailable(Unavailable(message["code"], message["message"]))
+        elif kind == "spawned":
+            runner = self.by_name[message["name"]]
+            runner.spawned(message["pid"])
+            runner.start_next()
+        elif kind == "exited":
+            self._runner_ended(self.by_name[message["name"]], message["signal"], message["status"])
+
+    def _zygote_died(self, zygote: ZygoteLink) -> None:
+        """Its runners die with it; a new one is started, unless that keeps happening."""
+        orphaned = list(self.by_name.values())
+        for source in (zygote.channel.sock, zygote.output.read_end):
+            if source in self.selector.get_map():
+                self.selector.unregister(source)
+        output = zygote.end()
+        self.zygote = None
+        self.zygote_deaths += 1
+        message = f"the process that imports torch and Triton ended: {output[-4096:].strip()}"
+        if not zygote.is_warm or self.zygote_deaths >= _MOST_ZYGOTE_DEATHS:
+            self._become_unavailable(Unavailable("worker-failed", message))
+        else:
+            self._start_zygote()
+        for runner in orphaned:
+            self._runner_ended(runner, None, None, outcome=failed("worker-failed", message))
+
+    def _become_unavailable(self, reason: Unavailable) -> None:
+        self.unavailable = reason
+        self._say({"ev": "unavailable", "code": reason.code, "message": messages.clean_text(reason.message)})
+        waiting, self.waiting_for_warm = self.waiting_for_warm, []
+        for request in waiting:
+            self._reply(request, failed(reason.code, reason.message))
+
+    def _spawn(self, kind: str) -> Runner:
+        self.spawned += 1
+        runner = Runner(f"{kind}-{self.spawned}", kind)
+        if self.zygote is None:
+            runner.ended(None, None, outcome=failed("worker-failed", "no process can be forked any more"))
+            return runner
+        self.by_name[runner.name] = runner
+        self.zygote.spawn(runner)
+        self.selector.register(runner.channel.sock, selectors.EVENT_READ, lambda: self._hear_runner(runner))
+        self.selector.register(
+            runner.output.read_end, selectors.EVENT_READ, lambda: self._read_output(runner)
+        )
+        return runner
+
+    def _ensure_spare(self) -> None:
+        if self.spare is None and self.zygote is not None and self.zygote.is_warm:
+            self.spare = self._spawn("candidate")
+
+    def _read_output(self, runner: Runner) -> None:
+        runner.output.read()
+        if not runner.output.is_open:
+            self.selector.unregister(runner.output.read_end)
+
+    def _watch_channel(self, runner: Runner) -> None:
+        """Wait for room in a socket only while something waits to be sent."""
+        if runner.is_broken:
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.channel.has_unsent else 0)
+        key = self.selector.get_map().get(runner.channel.sock)
+        if key is not None and key.events != wanted:
+            self.selector.modify(runner.channel.sock, wanted, key.data)
+
+    def _hear_runner(self, runner: Runner) -> None:
+        try:
+            runner.channel.flush()
+            heard, is_open = runner.channel.receive_available()
+            for message, descriptors in heard:
+                self._hear_message(runner, message, descriptors)
+        except (ChannelError, messages.Malformed) as error:
+            is_open = False
+            runner.note = f"(it broke the worker's protocol: {error})"
+        except OSError:
+            is_open = False
+        if not is_open and not runner.is_broken:
+            self.selector.unregister(runner.channel.sock)
+            runner.hang_up()
+
+    def _hear_message(self, runner: Runner, message: Request, descriptors: list[int]) -> None:
+        job = runner.current
+        if runner.kind == "judge":
+            runner.finish(message, descriptors)
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if "progress" in message:
+            self._forward_progress(job, messages.PROGRESS(message["progress"]))
+        elif job is None:
+            raise messages.Malformed("an answer to nothing")
+        else:
+            runner.finish(messages.candidate_answer(job.op, message), [])
+
+    def _forward_progress(self, job: Job | None, progress: Request) -> None:
+        if job is None or job.case is None:
+            return
+        now = time.monotonic()
+        if now - self.progress_sent.get(job.case, 0.0) >= _PROGRESS_EVERY_S:
+            self.progress_sent[job.case] = now
+            self._say({"ev": "progress", "case": job.case, **progress})
+
+    def _runner_ended(
+        self, runner: Runner, signal_number: int | None, status: int | None, outcome: Outcome | None = None
+    ) -> None:
+        if not runner.is_broken:
+            self._hear_runner(runner)
+        for source in (runner.channel.sock, runner.output.read_end):
+            if source in self.selector.get_map():
+                self.selector.unregister(source)
+        del self.by_name[runner.name]
+        if runner is self.spare:
+            self.spare = None
+        if runner is self.judge:
+            self.judge = None
+            how = f"signal {signal_number}, status {status}: {runner.output.text()[-2048:]}"
+            outcome = outcome or failed("judge-died", f"the judge's process ended ({how})")
+            self.cases.lose_all(outcome)
+        runner.ended(signal_number, status, outcome)
+        self._start_sweep()
+
+    # --- what user code left behind ---
+
+    def _start_sweep(self) -> None:
+        self.sweep_until = time.monotonic() + _SWEEP_AT_MOST_S
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Kill the processes that ended runners left behind: they are children of ours by now."""
+        own = self.zygote.pid if self.zygote is not None else None
+        strays = [pid for pid in procfs.children(os.getpid()) if pid != own]
+        for pid in strays:
+            _kill_and_reap(pid)
+        if not strays or time.monotonic() >= (self.sweep_until or 0.0):
+            self.sweep_until = None
+            ready, self.after_sweep = self.after_sweep, []
+            for action in ready:
+                action()
+
+    def _when_swept(self, action: Callable[[], None]) -> None:
+        self.after_sweep.append(action)
+        self._start_sweep()
+
+
+def kill_descendants() -> None:
+    """Kill whatever is below this process. Orphans become its children, so no child left means none at all."""
+    deadline = time.monotonic() + _GOODBYE_AT_MOST_S
+    while (children := procfs.children(os.getpid())) and time.monotonic() < deadline:
+        for pid in procfs.descendants(os.getpid()):
+            _kill(pid)
+        for pid in children:
+            _kill_and_reap(pid)
+        time.sleep(0.002)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _kill_and_reap(pid: int) -> None:
+    _kill(pid)
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass
+
+
+def _fields(request: Request, *names: str) -> Request:
+    return {name: request[name] for name in names}

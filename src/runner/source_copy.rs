@@ -1,0 +1,98 @@
+//! Immutable copies of saved texts: what is judged never changes under the judge's feet.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Copies older than this are removed when a new one is made.
+const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A copy of one saved text.
+#[derive(Clone, Debug)]
+pub struct SourceCopy {
+    /// `<runs>/<hash>/<the file's own name>`.
+    pub path: PathBuf,
+    /// blake3 of the text, in hex.
+    pub hash: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot copy {file} to {target}: {source}; check the folder's permissions and free space")]
+pub struct CopyError {
+    file: PathBuf,
+    target: PathBuf,
+    source: io::Error,
+}
+
+/// Writes `text` under `runs` with the name of `file`. The same text is written once.
+pub fn copy_source(runs: &Path, file: &Path, text: &str) -> Result<SourceCopy, CopyError> {
+    let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+    let folder = runs.join(&hash[..32]);
+    let name = file.file_name().unwrap_or_else(|| "kernel.py".as_ref());
+    let path = folder.join(name);
+    let fail = |source| CopyError { file: file.to_path_buf(), target: path.clone(), source };
+    remove_old(runs);
+    if fs::read(&path).is_ok_and(|existing| existing == text.as_bytes()) {
+        // Its age counts from the last use.
+        let _ = fs::File::open(&folder).and_then(|handle| handle.set_modified(SystemTime::now()));
+    } else {
+        fs::create_dir_all(&folder).map_err(fail)?;
+        let partial = folder.join(format!(".partial-{}", std::process::id()));
+        fs::write(&partial, text).map_err(fail)?;
+        fs::rename(&partial, &path).map_err(fail)?;
+    }
+    Ok(SourceCopy { path, hash })
+}
+
+/// Best effort: a copy that cannot be removed today is removed tomorrow.
+fn remove_old(runs: &Path) {
+    let Ok(entries) = fs::read_dir(runs) else { return };
+    for entry in entries.flatten() {
+        let old = entry
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > KEEP));
+        if old {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_keeps_name_and_bytes() {
+        let runs = tempfile::tempdir().unwrap();
+        let file = Path::new("/home/someone/σοφτ max.py");
+        let copy = copy_source(runs.path(), file, "x = 1\n").unwrap();
+        assert_eq!(copy.path.file_name(), file.file_name());
+        assert_eq!(fs::read_to_string(&copy.path).unwrap(), "x = 1\n");
+        let again = copy_source(runs.path(), file, "x = 1\n").unwrap();
+        assert_eq!(again.path, copy.path);
+        let other = copy_source(runs.path(), file, "x = 2\n").unwrap();
+        assert_ne!(other.path, copy.path);
+    }
+
+    #[test]
+    fn a_tampered_copy_is_written_anew() {
+        let runs = tempfile::tempdir().unwrap();
+        let copy = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
+        fs::write(&copy.path, "x = 2\n").unwrap();
+        let again = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
+        assert_eq!(fs::read_to_string(again.path).unwrap(), "x = 1\n");
+    }
+
+    #[test]
+    fn old_copies_go() {
+        let runs = tempfile::tempdir().unwrap();
+        let old = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
+        let folder = old.path.parent().unwrap();
+        let long_ago = SystemTime::now() - KEEP - Duration::from_secs(1);
+        fs::File::open(folder).unwrap().set_modified(long_ago).unwrap();
+        copy_source(runs.path(), Path::new("k.py"), "x = 2\n").unwrap();
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,88 @@
+//! The key `warpsmith` of a Definition: what FlashInfer-Bench's schema has no word for.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::axes::{AxisExpr, AxisValues};
+use super::definition::as_map;
+use super::dtype::Dtype;
+use super::fill::FillSpec;
+
+/// How a Definition is judged and timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Extras {
+    /// Dtypes of the first tensor input; every tensor of the same dtype follows it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dtypes: Vec<Dtype>,
+    /// Values of scalar inputs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub args: BTreeMap<String, Value>,
+    /// How tensors are drawn; see [`super::Definition::fill`] for those not named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, FillSpec>,
+    /// Names of value profiles for the stability stage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<String>,
+    /// Names of layouts for the edge stage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layouts: Vec<String>,
+    /// Named values of all variable axes, in the file's order.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
+    pub sizes: Vec<(String, AxisValues)>,
+    /// Names of the sizes that are timed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bench: Vec<String>,
+    /// Over axes and `itemsize`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops: Option<AxisExpr>,
+    /// Over axes and `itemsize`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<AxisExpr>,
+    #[serde(rename = "tol", skip_serializing_if = "ToleranceExtras::is_default")]
+    pub tolerance: ToleranceExtras,
+    pub precision: Precision,
+    /// Repeats must be bitwise equal.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deterministic: bool,
+    /// Python source of a float64 reference of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_f64: Option<String>,
+}
+
+impl Extras {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The values of a named size.
+    pub fn size(&self, name: &str) -> Option<&AxisValues> {
+        super::definition::find(&self.sizes, name)
+    }
+}
+
+/// What the tolerance must know about the operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ToleranceExtras {
+    /// Length of the longest sum behind one element of an output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<AxisExpr>,
+}
+
+impl ToleranceExtras {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How float32 products are rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// A float32 result that only TF32 products explain is wrong.
+    #[default]
+    Ieee,
+    /// TF32 products pass, labelled.
+    Tf32,
+}

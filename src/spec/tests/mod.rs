@@ -1,0 +1,3 @@
+mod definitions;
+mod files;
+mod upstream;

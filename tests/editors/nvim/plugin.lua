@@ -1,0 +1,190 @@
+-- What the plug-in itself does, seen by the stand-in server.
+
+local harness, session = require('harness'), require('session')
+local test, equal, await = harness.test, harness.equal, harness.await
+
+local notified = {} ---@type string[]
+vim.notify = function(message) table.insert(notified, message) end
+
+---@param text string
+local function await_notified(text)
+  await(('a message with `%s`'):format(text), 5000, function()
+    return vim.iter(notified):any(function(message) return message:find(text, 1, true) ~= nil end)
+  end)
+end
+
+---@param number integer
+local function await_lens_requests(number)
+  await(
+    ('%d requests for lenses'):format(number),
+    5000,
+    function() return #session.received('textDocument/codeLens') >= number end
+  )
+end
+
+test('without a server the command says so', function()
+  vim.cmd('Warpsmith check')
+  await_notified('no server for this buffer')
+  equal('', require('warpsmith').status())
+end)
+
+vim.lsp.config('warpsmith', { settings = { warpsmith = { check = { onSave = 'full' } } } })
+session.open()
+
+test('settings reach the server in the handshake', function()
+  session.client()
+  local given = session.received('initialize')[1]
+  equal({ check = { onSave = 'full' } }, given.initializationOptions)
+  equal(true, given.capabilities.workspace.codeLens.refreshSupport)
+end)
+
+test('an old answer does not replace a newer one', function()
+  -- The stand-in holds its first answer (`▶ check`) until after the check.
+  session.save()
+  session.await_end()
+  await('✓', 5000, function() return session.all_lenses('✓') end)
+  vim.wait(tonumber(vim.env.FAKE_SLOW_FIRST_LENS_MS) + 200)
+  equal(true, session.all_lenses('✓'), table.concat(session.titles(), ', '))
+end)
+
+test('lenses are asked for while one types, after a pause', function()
+  local before = #session.received('textDocument/codeLens')
+  for _ = 1, 5 do
+    vim.api.nvim_buf_set_lines(0, -1, -1, false, { '# typed' })
+    vim.api.nvim_exec_autocmds('TextChangedI', { buffer = 0 })
+  end
+  await_lens_requests(before + 1)
+  vim.wait(300)
+  equal(before + 1, #session.received('textDocument/codeLens'), 'one request for five changes')
+  equal(true, session.all_lenses('▶ check'))
+end)
+
+test('lenses are asked for when a buffer is entered and left in insert mode', function()
+  for _, event in ipairs({ 'BufEnter', 'InsertLeave' }) do
+    local before = #session.received('textDocument/codeLens')
+    vim.api.nvim_exec_autocmds(event, { buffer = 0 })
+    await_lens_requests(before + 1)
+  end
+end)
+
+test('check and cancel send the file and the kernel', function()
+  session.save()
+  vim.cmd('Warpsmith check softmax_kernel')
+  vim.cmd('Warpsmith cancel')
+  local uri = vim.uri_from_bufnr(0)
+  await('both commands', 5000, function() return #session.received('workspace/executeCommand') == 2 end)
+  local check, cancel = unpack(session.received('workspace/executeCommand'))
+  equal({ 'warpsmith.check', { uri, 'softmax_kernel' } }, { check.command, check.arguments })
+  equal({ 'warpsmith.cancel', { uri } }, { cancel.command, cancel.arguments })
+  session.await_end()
+end)
+
+test('an error of the server is told', function()
+  vim.cmd('Warpsmith check no_such_kernel')
+  await_notified('check: no kernel no_such_kernel')
+end)
+
+test('an unsaved buffer is warned about', function()
+  vim.api.nvim_buf_set_lines(0, -1, -1, false, { '# unsaved' })
+  vim.cmd('Warpsmith check')
+  await_notified('the saved text is checked')
+  session.save()
+  session.await_end()
+end)
+
+test('the lens under the cursor runs', function()
+  session.save()
+  session.await_end()
+  local before = session.count('begin')
+  vim.api.nvim_win_set_cursor(0, { require('warpsmith.lens').states(0)[1].line + 1, 0 })
+  vim.lsp.codelens.run()
+  await('a check begins', 5000, function() return session.count('begin') > before end)
+  session.await_end()
+end)
+
+test('the status line tells the running case', function()
+  session.save()
+  await(
+    'a running case',
+    5000,
+    function()
+      return require('warpsmith').status():find('^checking softmax.py: %d/3 M=%d N=127 · f32$') ~= nil
+    end
+  )
+  session.await_end()
+  await(
+    'the verdict',
+    5000,
+    function() return require('warpsmith').status() == '✓ torch ref · 3 shapes · f32' end
+  )
+end)
+
+test('the command completes', function()
+  equal({ 'cancel', 'check', 'doctor', 'log', 'status' }, vim.fn.getcompletion('Warpsmith ', 'cmdline'))
+  equal({ 'cancel', 'check' }, vim.fn.getcompletion('Warpsmith c', 'cmdline'))
+  equal({ 'softmax_kernel' }, vim.fn.getcompletion('Warpsmith check ', 'cmdline'))
+  equal({}, vim.fn.getcompletion('Warpsmith cancel ', 'cmdline'))
+end)
+
+test('an unknown subcommand is refused', function()
+  vim.cmd('Warpsmith polish')
+  await_notified('no subcommand polish; there are cancel, check, doctor, log, status')
+end)
+
+test(':Warpsmith status tells server and kernels', function()
+  local said = vim.api.nvim_exec2('Warpsmith status', { output = true }).output
+  equal(true, said:find('warpsmith 0.0.0, root /', 1, true) ~= nil, said)
+  equal(true, said:find('line %d+: softmax_kernel  ✓ torch ref') ~= nil, said)
+end)
+
+test(':Warpsmith doctor shows what the program says', function()
+  vim.cmd('Warpsmith doctor')
+  await(
+    'its output',
+    5000,
+    function()
+      return vim.deep_equal(
+        { 'Python: 3.11', 'GPU: no NVIDIA driver' },
+        vim.api.nvim_buf_get_lines(0, 0, -1, false)
+      )
+    end
+  )
+  equal(false, vim.bo.modifiable)
+  vim.cmd.close()
+end)
+
+test(':Warpsmith log opens the newest log', function()
+  local before = vim.env.XDG_STATE_HOME
+  vim.env.XDG_STATE_HOME = vim.fn.tempname()
+  vim.cmd('Warpsmith log')
+  await_notified('no log yet')
+  local folder = vim.fs.joinpath(vim.env.XDG_STATE_HOME, 'warpsmith', 'log')
+  vim.fn.mkdir(folder, 'p')
+  vim.fn.writefile({ 'one', 'two' }, folder .. '/a#%.log')
+  vim.cmd('Warpsmith log')
+  equal({ 'one', 'two' }, vim.api.nvim_buf_get_lines(0, 0, -1, false))
+  equal(true, vim.bo.readonly)
+  vim.cmd('bwipeout!')
+  vim.env.XDG_STATE_HOME = before
+end)
+
+test('a progress that the user cancels ends', function()
+  session.save()
+  vim.cmd('Warpsmith cancel')
+  session.await_end()
+  equal('cancelled', session.progress[#session.progress].message)
+end)
+
+test('nothing is left after the server ended', function()
+  local buffer = vim.api.nvim_get_current_buf()
+  session.stop()
+  await('the lenses are gone', 5000, function() return #session.titles() == 0 end)
+  local groups = vim.tbl_filter(
+    function(command) return (command.group_name or ''):find('^warpsmith.lens') ~= nil end,
+    vim.api.nvim_get_autocmds({ buffer = buffer })
+  )
+  equal({}, groups)
+  equal('', require('warpsmith').status())
+end)
+
+harness.finish()

@@ -1,0 +1,144 @@
+//! Runs `warpsmith check` and reads what it says.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The variable that marks every process that a test started, also those that left its process group.
+const MARK: &str = "WARPSMITH_TEST_MARK";
+
+/// The interpreter with torch and Triton; `None` counts the test as skipped.
+pub(crate) fn python_or_skip(test: &str) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("WARPSMITH_PYTHON") {
+        return Some(PathBuf::from(path));
+    }
+    let note = format!("{test}: WARPSMITH_PYTHON is not set\n");
+    if let Some(list) = std::env::var_os("WARPSMITH_TEST_SKIPPED")
+        && let Ok(mut file) = fs::OpenOptions::new().append(true).create(true).open(list)
+    {
+        let _ = file.write_all(note.as_bytes());
+    }
+    eprint!("skipped: {note}");
+    None
+}
+
+/// Folders of its own for each test, and a mark on all its processes.
+pub(crate) struct Sandbox {
+    folder: TempDir,
+    pub(crate) python: PathBuf,
+    mark: String,
+}
+
+/// What one `warpsmith check --json` said.
+pub(crate) struct Checked {
+    pub(crate) exit: Option<i32>,
+    pub(crate) cases: Vec<Value>,
+    pub(crate) summary: Value,
+    pub(crate) stderr: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new(python: PathBuf) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let mark = folder.path().display().to_string();
+        Self { folder, python, mark }
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("a file in a temporary folder");
+        path
+    }
+
+    /// The binary with folders of this sandbox, so that no test sees another's worker or state.
+    pub(crate) fn warpsmith(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
+        command
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"))
+            .env("XDG_STATE_HOME", self.folder.path().join("state"))
+            .env("WARPSMITH_PYTHON", &self.python)
+            .env("NO_COLOR", "1")
+            .env(MARK, &self.mark)
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.warpsmith().args(arguments).output().expect("the binary runs")
+    }
+
+    pub(crate) fn check(&self, file: &Path, options: &[&str]) -> Checked {
+        let output = self
+            .warpsmith()
+            .args(["check", "--json", "--no-setup"])
+            .args(options)
+            .arg(file)
+            .output()
+            .expect("the binary runs");
+        let stdout = String::from_utf8(output.stdout).expect("JSON is UTF-8");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let mut lines: Vec<Value> = stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            .collect();
+        let summary = lines.pop().unwrap_or_else(|| panic!("no summary; stderr: {stderr}"));
+        assert_eq!(summary["schema"], "warpsmith.summary/1");
+        assert!(lines.iter().all(|line| line["schema"] == "warpsmith.case/1"));
+        Checked { exit: output.status.code(), cases: lines, summary, stderr }
+    }
+
+    /// Process ids that carry this sandbox's mark.
+    pub(crate) fn survivors(&self) -> Vec<u32> {
+        let wanted = format!("{MARK}={}", self.mark);
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+        })
+        .collect()
+    }
+
+    /// Waits until nothing of this sandbox runs any more; says what still does after `limit`.
+    pub(crate) fn survivors_after(&self, limit: Duration) -> Vec<u32> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let survivors = self.survivors();
+            if survivors.is_empty() || Instant::now() > deadline {
+                return survivors;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Checked {
+    pub(crate) fn verdict(&self) -> &str {
+        self.summary["verdict"].as_str().unwrap_or("none")
+    }
+
+    /// Codes of all findings, of the cases and of the whole check.
+    pub(crate) fn codes(&self) -> Vec<String> {
+        self.findings()
+            .into_iter()
+            .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    pub(crate) fn findings(&self) -> Vec<&Value> {
+        let of_cases = self.cases.iter().filter_map(|case| case["findings"].as_array());
+        let of_check = self.summary["findings"].as_array();
+        of_cases.chain(of_check).flatten().collect()
+    }
+
+    /// For the message of a failed assertion.
+    pub(crate) fn describe(&self) -> String {
+        let findings: Vec<String> = self.findings().into_iter().map(Value::to_string).collect();
+        format!("{}\n{}\nstderr: {}", self.summary, findings.join("\n"), self.stderr)
+    }
+}

@@ -1,0 +1,209 @@
+//! How servers and checks end: cleanly, and alone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Sandbox, python_or_skip};
+
+const ENDLESS: &str = r#"
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, BLOCK: tl.constexpr):
+    tl.store(y + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)))
+
+
+def kernel_fn(x):
+    y = torch.empty_like(x)
+    softmax_kernel[(1,)](x, y, BLOCK=4)
+    while True:
+        pass
+"#;
+
+/// A client without any library: frames on pipes.
+struct Server {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(sandbox: &Sandbox) -> Self {
+        let mut child = sandbox
+            .warpsmith()
+            .arg("lsp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut server = Self { child, stdin, stdout };
+        let capabilities = json!({"window": {"workDoneProgress": true}});
+        server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
+            "params": {"processId": null, "rootUri": null, "capabilities": capabilities}}));
+        server.wait_for(|message| message["id"] == 1);
+        server.send(&json!({"jsonrpc": "2.0", "method": "initialized", "params": {}}));
+        server
+    }
+
+    fn send(&mut self, message: &Value) {
+        let body = message.to_string();
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        write!(stdin, "Content-Length: {}\r\n\r\n{body}", body.len()).expect("the server reads");
+        stdin.flush().expect("the server reads");
+    }
+
+    /// The next message that is wanted; requests of the server are answered on the way.
+    fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let message = self.receive();
+            if message["method"].is_string() && !message["id"].is_null() {
+                self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": null}));
+            }
+            if wanted(&message) {
+                return message;
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            self.stdout.read_line(&mut header).expect("a header");
+            assert!(!header.is_empty(), "the server closed its stdout");
+            if header == "\r\n" {
+                break;
+            }
+            if let Some(value) = header.strip_prefix("Content-Length:") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        self.stdout.read_exact(&mut body).expect("a body");
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
+    fn open_and_save(&mut self, file: &Path, text: &str) {
+        let uri = format!("file://{}", file.display());
+        self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params":
+            {"textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}}}));
+        self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params":
+            {"textDocument": {"uri": uri}, "text": text}}));
+    }
+
+    fn ended_within(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if self.child.try_wait().expect("waitable").is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server in the middle of an endless check: the candidate is running.
+fn server_in_the_middle_of_a_check(sandbox: &Sandbox) -> Server {
+    let file = sandbox.write("endless.py", ENDLESS);
+    let mut server = Server::start(sandbox);
+    server.open_and_save(&file, ENDLESS);
+    server.wait_for(|message| {
+        message["method"] == "$/progress" && message["params"]["value"]["kind"] == "report"
+    });
+    // Supervisor, zygote, judge runner and code runner besides the server itself.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while sandbox.survivors().len() < 5 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(sandbox.survivors().len() >= 5, "only {:?} run", sandbox.survivors());
+    server
+}
+
+#[test]
+fn a_killed_server_leaves_no_orphan() {
+    let Some(python) = python_or_skip("a_killed_server_leaves_no_orphan") else { return };
+    let sandbox = Sandbox::new(python);
+    let mut server = server_in_the_middle_of_a_check(&sandbox);
+    server.child.kill().expect("SIGKILL");
+    server.child.wait().expect("reaped");
+    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+}
+
+#[test]
+fn exit_ends_a_running_check_though_stdin_stays_open() {
+    let Some(python) = python_or_skip("exit_ends_a_running_check") else { return };
+    let sandbox = Sandbox::new(python);
+    let mut server = server_in_the_middle_of_a_check(&sandbox);
+    server.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "shutdown"}));
+    server.wait_for(|message| message["id"] == 2);
+    server.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
+    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+}
+
+#[test]
+fn the_end_of_stdin_ends_the_server() {
+    let Some(python) = python_or_skip("the_end_of_stdin_ends_the_server") else { return };
+    let sandbox = Sandbox::new(python);
+    let mut server = server_in_the_middle_of_a_check(&sandbox);
+    server.stdin = None;
+    assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
+    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+}
+
+/// Ctrl-C on the command line: processes end, exit 130, and the summary says "cancelled".
+#[test]
+fn an_interrupted_check_cleans_up() {
+    let Some(python) = python_or_skip("an_interrupted_check_cleans_up") else { return };
+    let sandbox = Sandbox::new(python);
+    let file = sandbox.write("endless.py", ENDLESS);
+    let child = sandbox
+        .warpsmith()
+        .args(["check", "--json", "--no-setup", "--stage", "smoke"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while sandbox.survivors().len() < 5 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("it ends");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{stdout}");
+    assert!(stdout.lines().last().is_some_and(|line| line.contains("\"cancelled\"")), "{stdout}");
+    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_exits_64() {
+    let Some(python) = python_or_skip("a_command_line_that_makes_no_sense") else { return };
+    let sandbox = Sandbox::new(python);
+    assert_eq!(sandbox.run(&["check"]).status.code(), Some(64));
+    assert_eq!(sandbox.run(&["check", "--dtype", "half", "x.py"]).status.code(), Some(64));
+    assert_eq!(sandbox.run(&["--version"]).status.code(), Some(0));
+    assert_eq!(sandbox.run(&["check", "/nowhere/kernel.py"]).status.code(), Some(2));
+}
