@@ -143,7 +143,7 @@ fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
         _ => verdict.words().to_owned(),
     };
     let place = match (&finding.place, &finding.kernel) {
-        (Some(place), _) => format!("{}:{}", place.file, place.line),
+        (Some(place), _) => format!("{}:{}", shown(&place.file, file), place.line),
         (None, Some(kernel)) => format!("{} ({kernel})", file.display()),
         (None, None) => file.display().to_string(),
     };
@@ -151,7 +151,7 @@ fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
     let mut block =
         format!("{}  {place}\n  {}", style.paint(&head, verdict), finding.message.replace('\n', "\n  "));
     for outer in &finding.called_from {
-        let _ = write!(block, "\n  called from {}:{}", outer.file, outer.line);
+        let _ = write!(block, "\n  called from {}:{}", shown(&outer.file, file), outer.line);
     }
     if let Some(record) = group.first {
         let _ = write!(block, "\n  case: {} {}", record.case.stage, record.case.label());
@@ -160,6 +160,12 @@ fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
         }
     }
     block
+}
+
+/// The judged file as it was typed, any other by its whole path.
+fn shown(place: &str, file: &Path) -> String {
+    let is_judged = std::path::absolute(file).is_ok_and(|judged| judged == Path::new(place));
+    if is_judged { file.display().to_string() } else { place.to_owned() }
 }
 
 /// Passed of run cases, by stage and dtype.

@@ -4,6 +4,8 @@
 //! Definition names, left the inputs alone, wrote every element, and every element lies within the
 //! tolerance. Everything else is a finding; nothing is skipped silently.
 
+use std::cmp::Reverse;
+
 use super::verdict::{BadElement, CaseRecord, Code, Finding};
 use super::{Case, Coverage, Verdict};
 use crate::runner::protocol::{
@@ -64,8 +66,7 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
             format!("warpsmith could not judge this case ({code}): {message}"),
         )),
     }
-    // Stable: within one verdict, causes (bounds, races) stay before consequences (mismatch).
-    record.findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.verdict()));
+    record.findings.sort_by_key(|finding| (Reverse(finding.code.verdict()), remoteness(finding.code)));
     record.verdict = record.findings.iter().map(|f| f.code.verdict()).max().unwrap_or(Verdict::Passed);
     record
 }
@@ -113,6 +114,17 @@ fn assess_run(
         }
     }
     record.launches = ran.launches;
+}
+
+/// Causes before consequences: a store past the end of a row is also a race with the next row's program,
+/// and whatever happened in a kernel, its values are wrong afterwards.
+fn remoteness(code: Code) -> u8 {
+    match code {
+        Code::OutOfBounds => 0,
+        Code::IntegerOverflow | Code::DeviceAssert | Code::CompileError => 1,
+        Code::UninitialisedRead | Code::Race | Code::DuplicateStore => 2,
+        _ => 3,
+    }
 }
 
 /// The kernel that a wrong value is shown at: the last launch, which most likely stored the outputs.

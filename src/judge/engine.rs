@@ -190,10 +190,7 @@ impl Engine {
         let found = tokio::task::spawn_blocking(move || {
             find_python_for(&search, &surroundings, &places, &probes, &mut *dialogue())
         });
-        found
-            .await
-            .map_err(|error| failed(format!("the search for Python failed: {error}")))?
-            .map_err(Box::new)
+        found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
     }
 
     fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {

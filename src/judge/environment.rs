@@ -23,7 +23,7 @@ pub(super) fn find_python_for(
     places: &Places,
     probes: &ProbeCache,
     dialogue: &mut dyn Dialogue,
-) -> Result<PathBuf, Finding> {
+) -> Result<PathBuf, Box<Finding>> {
     let request = SearchRequest {
         document: Some(&search.file),
         flag: search.named.as_deref(),
@@ -33,7 +33,7 @@ pub(super) fn find_python_for(
     managed::find_or_make_python(context, &request, search.policy, dialogue)
         .map(|environment| environment.executable)
         // Probes are cached: asking again why costs nothing.
-        .map_err(|text| Finding::plain(code_of(&find_python(&request, probes)), text))
+        .map_err(|text| Box::new(Finding::plain(code_of(&find_python(&request, probes)), text)))
 }
 
 fn code_of(search: &PythonSearch) -> Code {

@@ -39,7 +39,7 @@ impl FakeWorker {
             hangs_on: None,
             closed: Notify::new(),
             events: broadcast::channel(16).0,
-            import: |_| done(json!({"parameters": [{"name": "x", "has_default": false}], "import_ms": 1.0})),
+            import: |_| done(json!({"parameters": [], "import_ms": 1.0})),
         }
     }
 
@@ -151,6 +151,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
         definition: builtin_named("softmax").expect("a Definition of this binary"),
         entry: "kernel_fn".to_owned(),
+        parameters: Vec::new(),
     };
     let source = Source {
         path: "/k.py".to_owned(),

@@ -60,48 +60,35 @@ replace() {
 
 site_packages() { "$1/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
-# stub_path VENV STUBS: what LD_LIBRARY_PATH must hold for this environment.
-stub_path() { printf '%s:%s/nvidia/cu13/lib' "$2" "$(site_packages "$1")"; }
-
-# build_stubs VENV STUBS: stand-ins for the CUDA libraries of this environment's torch.
-build_stubs() {
-  local pins=$3 site
-  stamped "$2" "$pins" && return
+# add_stubs VENV: stand-ins for the CUDA libraries, in a folder where torch looks by itself (its RPATH names
+# nvidia/nccl/lib, which is not installed). So the environment works however its Python is found and started.
+add_stubs() {
+  local site
   need gcc gcc && need readelf binutils || return
   note 'building stand-ins for the CUDA libraries'
   site=$(site_packages "$1")
-  mkdir -p "$2"
-  "$1/bin/python" -I "$ROOT/tests/env/make_cuda_stubs.py" "$site/torch/lib" "$2" --real "$site/nvidia/cu13/lib" >/dev/null &&
-    echo "$pins" >"$2/.warpsmith-tests"
+  rm -rf "$site/nvidia/nccl/lib"
+  "$1/bin/python" -I "$ROOT/tests/env/make_cuda_stubs.py" "$site/torch/lib" "$site/nvidia/nccl/lib" \
+    --real "$site/nvidia/cu13/lib" >/dev/null
 }
 
-# prepare_torch NAME REQUIREMENTS: $CACHE/py$NAME, $CACHE/stubs$NAME and the launcher $CACHE/python$NAME.
+# prepare_torch NAME REQUIREMENTS: $CACHE/NAME, an environment with torch and Triton that runs on a CPU.
 prepare_torch() {
-  local venv=$CACHE/py$1 stubs=$CACHE/stubs$1 launcher=$CACHE/python$1 requirements=$ROOT/tests/env/$2 pins fresh
-  pins=$(key "$requirements" "$ROOT/tests/env/make_cuda_stubs.py")
-  if ! stamped "$venv" "$pins"; then
-    # One made by hand, or before the stamp changed, is as good if it has the same versions and loads.
-    if ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -I "$ROOT/tests/env/check_pins.py" "$requirements" >/dev/null; }; then
-      note "installing torch and Triton (about 2.3 GB) into $venv"
-      fresh=$venv.$$
-      rm -rf "$fresh"
-      new_venv "$fresh" &&
-        "$fresh/bin/python" -m pip install --quiet --no-deps --no-compile --no-cache-dir -r "$requirements" &&
-        replace "$fresh" "$venv" || { rm -rf "$fresh"; return 1; }
-    fi
-    rm -f "$stubs/.warpsmith-tests"
+  local venv=$CACHE/$1 requirements=$ROOT/tests/env/$2 check=$ROOT/tests/env/check_pins.py pins fresh
+  pins=$(key "$requirements" "$ROOT"/tests/env/{prepare.sh,make_cuda_stubs.py})
+  stamped "$venv" "$pins" && return
+  # One made by hand, or stamped by other stand-ins, is as good if it has the same versions and loads.
+  if ! "$venv/bin/python" -I "$check" "$requirements" >/dev/null 2>&1; then
+    note "installing torch and Triton (about 2.3 GB) into $venv"
+    fresh=$venv.$$
+    rm -rf "$fresh"
+    new_venv "$fresh" &&
+      "$fresh/bin/python" -m pip install --quiet --no-deps --no-compile --no-cache-dir -r "$requirements" &&
+      replace "$fresh" "$venv" || { rm -rf "$fresh"; return 1; }
   fi
-  build_stubs "$venv" "$stubs" "$pins" || return
-  # warpsmith starts `$WARPSMITH_PYTHON -I …`, so the path of the stand-ins must travel with the interpreter.
-  cat >"$launcher.$$" <<LAUNCHER
-#!/bin/sh
-LD_LIBRARY_PATH='$(stub_path "$venv" "$stubs")'\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec '$venv/bin/python' "\$@"
-LAUNCHER
-  chmod +x "$launcher.$$" && mv "$launcher.$$" "$launcher"
-  if ! stamped "$venv" "$pins"; then
-    "$launcher" -I "$ROOT/tests/env/check_pins.py" "$requirements" torch triton numpy || return
+  add_stubs "$venv" &&
+    "$venv/bin/python" -I "$check" "$requirements" torch triton numpy &&
     echo "$pins" >"$venv/.warpsmith-tests"
-  fi
 }
 
 # Ruff, Neovim and cargo-deny.

@@ -69,7 +69,7 @@ fn check_text(test: &str, text: &str) -> Option<Outcome> {
     let sandbox = Sandbox::new(python_or_skip(test)?);
     let file = sandbox.write("kernel.py", text);
     let checked = sandbox.check(&file, &["--dtype", "f32", "--stage", "smoke"]);
-    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), [], "processes are left");
+    sandbox.assert_alone_within(Duration::from_secs(3));
     Some(Outcome { checked })
 }
 

@@ -104,16 +104,15 @@ impl Sandbox {
         .collect()
     }
 
-    /// Waits until nothing of this sandbox runs any more; says what still does after `limit`.
-    pub(crate) fn survivors_after(&self, limit: Duration) -> Vec<u32> {
+    /// Fails if anything of this sandbox still runs after `limit`.
+    #[track_caller]
+    pub(crate) fn assert_alone_within(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        loop {
-            let survivors = self.survivors();
-            if survivors.is_empty() || Instant::now() > deadline {
-                return survivors;
-            }
+        while !self.survivors().is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(50));
         }
+        let survivors = self.survivors();
+        assert!(survivors.is_empty(), "processes are left: {survivors:?}");
     }
 }
 

@@ -146,7 +146,7 @@ fn a_killed_server_leaves_no_orphan() {
     let mut server = server_in_the_middle_of_a_check(&sandbox);
     server.child.kill().expect("SIGKILL");
     server.child.wait().expect("reaped");
-    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+    sandbox.assert_alone_within(Duration::from_secs(3));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn exit_ends_a_running_check_though_stdin_stays_open() {
     server.wait_for(|message| message["id"] == 2);
     server.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
-    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+    sandbox.assert_alone_within(Duration::from_secs(3));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_end_of_stdin_ends_the_server() {
     let mut server = server_in_the_middle_of_a_check(&sandbox);
     server.stdin = None;
     assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
-    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+    sandbox.assert_alone_within(Duration::from_secs(3));
 }
 
 /// Ctrl-C on the command line: processes end, exit 130, and the summary says "cancelled".
@@ -195,7 +195,7 @@ fn an_interrupted_check_cleans_up() {
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{stdout}");
     assert!(stdout.lines().last().is_some_and(|line| line.contains("\"cancelled\"")), "{stdout}");
-    assert_eq!(sandbox.survivors_after(Duration::from_secs(3)), []);
+    sandbox.assert_alone_within(Duration::from_secs(3));
 }
 
 #[test]

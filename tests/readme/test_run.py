@@ -35,6 +35,10 @@ class Output(unittest.TestCase):
     def test_lines_appear_in_order_with_gaps(self) -> None:
         self.assertIsNone(run.missing_line(["a … c", "e"], "a b c\nd\n  e\n"))
 
+    def test_an_ellipsis_alone_may_stand_for_nothing(self) -> None:
+        self.assertIsNone(run.missing_line(["a", "…", "b", "…"], "a\nb\n"))
+        self.assertIsNone(run.missing_line(["a", "…", "b"], "a\nx\ny\nb\n"))
+
     def test_order_matters(self) -> None:
         self.assertEqual("a", run.missing_line(["e", "a"], "a\ne\n"))
 

@@ -38,13 +38,14 @@ class Worker:
 
     def __init__(self, python: str = sys.executable, environment: dict[str, str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="warpsmith-test-"))
-        self.process = subprocess.Popen(
-            [python, "-I", "-X", "utf8", str(WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=open(self.folder / "stderr.txt", "wb"),
-            env={**os.environ, **(environment or {})},
-        )
+        with open(self.folder / "stderr.txt", "wb") as stderr:
+            self.process = subprocess.Popen(
+                [python, "-I", "-X", "utf8", str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(environment or {})},
+            )
         self.buffer = b""
         self.replies: dict[int, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []
@@ -141,11 +142,18 @@ class Worker:
     def define(self, name: str, reference: str, reference_f64: str | None = None) -> dict[str, Any]:
         return self.ask("define", definition=name, reference=reference, reference_f64=reference_f64)
 
-    def prepare(self, definition: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **more: Any) -> str:
+    def prepare(
+        self, definition: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **more: Any
+    ) -> str:
         """Prepare a case that must succeed; returns its name."""
         case = self.fresh("case")
         reply = self.ask(
-            "prepare", case=case, definition=definition, seed=more.get("seed", 7), inputs=inputs, outputs=outputs
+            "prepare",
+            case=case,
+            definition=definition,
+            seed=more.get("seed", 7),
+            inputs=inputs,
+            outputs=outputs,
         )
         if reply.get("done") != {}:
             raise AssertionError(f"prepare: {reply}")
@@ -175,7 +183,14 @@ def tensor(name: str, shape: list[int], dtype: str = "float32", **changes: Any) 
     strides = [1] * len(shape)
     for dim in range(len(shape) - 2, -1, -1):
         strides[dim] = strides[dim + 1] * max(shape[dim + 1], 1)
-    spec = {"kind": "tensor", "name": name, "dtype": dtype, "shape": shape, "strides": strides, "fill": NORMAL}
+    spec = {
+        "kind": "tensor",
+        "name": name,
+        "dtype": dtype,
+        "shape": shape,
+        "strides": strides,
+        "fill": NORMAL,
+    }
     return {**spec, **changes}
 
 

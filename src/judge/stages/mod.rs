@@ -9,7 +9,7 @@ use super::{Case, Coverage, NotRun, Stage, check::CheckOptions};
 use crate::spec::{Definition, Dtype};
 
 /// Elements of all inputs and outputs up to which every program of a case is run.
-const FULL_ELEMENTS: u64 = 200_000;
+const FULL_ELEMENTS: u64 = 500_000;
 /// Multiply-adds and such up to which every program of a case is run.
 const FULL_FLOPS: u64 = 40_000_000;
 /// Elements up to which a case is made at all on the CPU: the judge draws every input and computes the

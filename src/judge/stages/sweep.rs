@@ -9,7 +9,7 @@ use crate::judge::{Case, Coverage, NotRun, Stage};
 use crate::spec::{Definition, Dtype};
 
 /// Lengths around common tile sizes, and primes. Each is given to one axis while the others are short.
-const TELLING_LENGTHS: [u64; 8] = [1, 31, 128, 129, 257, 1000, 1023, 8191];
+const TELLING_LENGTHS: [u64; 9] = [1, 31, 128, 129, 257, 1000, 1023, 8191, 65_537];
 /// The same for axes that are no tensor's last dimension: there a longer axis is the same program again,
 /// and the interpreter pays for each program.
 const TELLING_OUTER_LENGTHS: [u64; 3] = [1, 31, 129];

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A stand-in for warpsmith: speaks the editor's side of its contract and runs no kernel.
 
-Its judge is one rule that the tests know: a load or store without a mask is out of bounds. It answers like the
-real program to `lsp`, `doctor`, `doctor --json` and `--version`.
+Its judge is one rule that the tests know: a load or store without a mask is out of bounds. It answers like
+the real program to `lsp`, `doctor`, `doctor --json` and `--version`.
 
 `FAKE_STEP_MS` is how long each of the three steps of a check takes; `FAKE_LOG` names a file that gets every
-message from the editor, one JSON object a line; `FAKE_SLOW_FIRST_LENS_MS` holds the answer to the first request
-for lenses.
+message from the editor, one JSON object a line; `FAKE_SLOW_FIRST_LENS_MS` holds the answer to the first
+request for lenses.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ STEP_S = int(os.environ.get("FAKE_STEP_MS", "30")) / 1000
 SLOW_FIRST_LENS_S = int(os.environ.get("FAKE_SLOW_FIRST_LENS_MS", "0")) / 1000
 VERSION = "0.0.0"
 DOCTOR = [
-    {"name": "Python", "status": "ok", "detail": "3.11"},
-    {"name": "GPU", "status": "missing", "detail": "no NVIDIA driver", "remedy": "kernels are interpreted"},
+    {"name": "python", "state": "found", "detail": "3.11"},
+    {"name": "gpu", "state": "missing", "detail": "no NVIDIA driver", "remedy": "install one"},
 ]
 Message = dict[str, Any]
 
@@ -47,10 +47,11 @@ class Document:
         return [(match["name"], self.text.count("\n", 0, match.start("name"))) for match in found]
 
     def title(self) -> str:
-        """What the lenses say; never a verdict of another text."""
-        if self.judged != self.text:
+        """What the lenses say; a verdict of another text is marked."""
+        if self.judged is None:
             return "▶ check"
-        return "✗ wrong: out of bounds" if self.bad_lines else "✓ torch ref · 3 shapes · f32"
+        stale = "" if self.judged == self.text else " (stale)"
+        return ("✗ wrong: out-of-bounds" if self.bad_lines else "✓ torch ref · 3 shapes · f32") + stale
 
 
 class Server:
@@ -130,11 +131,12 @@ class Server:
 
     def execute(self, number: int | str, params: Message) -> None:
         """Runs `warpsmith.check` or `warpsmith.cancel`."""
-        uri, *rest = params["arguments"]
+        target = params["arguments"][0]
+        uri, kernel = target["uri"], target.get("kernel")
         if params["command"] == "warpsmith.cancel":
             self.cancelled.set()
-        elif rest and rest[0] not in dict(self.documents[uri].kernels()):
-            self.send({"id": number, "error": {"code": -32602, "message": f"no kernel {rest[0]}"}})
+        elif kernel is not None and kernel not in dict(self.documents[uri].kernels()):
+            self.send({"id": number, "error": {"code": -32602, "message": f"no kernel {kernel}"}})
             return
         else:
             self.check(uri)
@@ -192,7 +194,11 @@ def diagnostic(line: int, width: int) -> Message:
 def lens(document: Document, name: str, line: int) -> Message:
     """The lens of one kernel."""
     place = {"line": line, "character": 4}
-    command = {"title": document.title(), "command": "warpsmith.check", "arguments": [document.uri, name]}
+    command = {
+        "title": document.title(),
+        "command": "warpsmith.check",
+        "arguments": [{"uri": document.uri, "kernel": name}],
+    }
     return {"range": {"start": place, "end": place}, "command": command}
 
 
@@ -232,8 +238,8 @@ def main() -> int:
     if arguments == ["--version"]:
         print(f"warpsmith {VERSION}")
     elif arguments == ["doctor", "--json"]:
-        print(json.dumps({"checks": DOCTOR}))
-    elif arguments == ["doctor"]:
+        print(json.dumps({"schema": "warpsmith.doctor/1", "can_check": True, "checks": DOCTOR}))
+    elif arguments[:1] == ["doctor"]:
         print("\n".join(f"{check['name']}: {check['detail']}" for check in DOCTOR))
     elif arguments == ["lsp"]:
         return Server().serve()

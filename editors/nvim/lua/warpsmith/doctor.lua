@@ -40,71 +40,45 @@ function M.version(program)
   return nil, vim.trim(ended.stderr) ~= '' and vim.trim(ended.stderr) or ('exit status %d'):format(ended.code)
 end
 
----@param entry table
----@return warpsmith.DoctorCheck?
-local function to_check(entry)
-  local name = entry.name or entry.what or entry.check
-  if type(name) ~= 'string' then
+--- Reads what `warpsmith doctor --json` prints.
+---@param text string
+---@return warpsmith.DoctorReport? report nil when the text is none
+function M.parse(text)
+  local is_json, decoded = pcall(vim.json.decode, text, { luanil = { object = true, array = true } })
+  if not is_json or type(decoded) ~= 'table' or type(decoded.checks) ~= 'table' then
     return nil
   end
-  local known = { ok = 'ok', found = 'ok', warning = 'warning', warn = 'warning', info = 'info' }
-  known.error, known.missing, known['not-found'], known.failed = 'error', 'error', 'error', 'error'
-  local status = entry.status
-  if status == nil then
-    status = entry.found
+  local report = { can_check = decoded.can_check == true, checks = {} }
+  for _, entry in ipairs(decoded.checks) do
+    if type(entry) ~= 'table' or type(entry.name) ~= 'string' then
+      return nil
+    end
+    table.insert(report.checks, {
+      name = entry.name,
+      state = type(entry.state) == 'string' and entry.state or 'unknown',
+      detail = type(entry.detail) == 'string' and entry.detail or '',
+      remedy = type(entry.remedy) == 'string' and entry.remedy or nil,
+    })
   end
-  if status == nil then
-    status = entry.ok
-  end
-  if type(status) == 'boolean' then
-    status = status and 'ok' or 'missing'
-  end
-  local detail = entry.detail or entry.value or entry.message
-  return {
-    name = name,
-    -- A word that this plugin does not know is shown, never taken for good news.
-    status = known[status] or 'warning',
-    detail = type(detail) == 'string' and detail or '',
-    remedy = type(entry.remedy) == 'string' and entry.remedy or nil,
-  }
+  return report
 end
 
---- Reads `warpsmith doctor --json`: an object with `checks`, or one object a line.
----@param text string
----@return warpsmith.DoctorCheck[]? checks nil when the text is neither
-function M.parse(text)
-  local entries = {}
-  local whole, decoded = pcall(vim.json.decode, text, { luanil = { object = true, array = true } })
-  if whole and type(decoded) == 'table' and decoded.checks then
-    entries = decoded.checks
-  else
-    for line in vim.gsplit(text, '\n', { trimempty = true }) do
-      local is_json, entry = pcall(vim.json.decode, line, { luanil = { object = true, array = true } })
-      if not is_json or type(entry) ~= 'table' then
-        return nil
-      end
-      vim.list_extend(entries, entry.checks or { entry })
-    end
-  end
-  local checks = {}
-  for _, entry in ipairs(entries) do
-    local check = type(entry) == 'table' and to_check(entry)
-    if check then
-      table.insert(checks, check)
-    end
-  end
-  return #checks > 0 and checks or nil
+--- The interpreter that the user named in the settings of the server, as an option of the doctor.
+---@return string[]
+local function python_option()
+  local path = vim.tbl_get(vim.lsp.config.warpsmith or {}, 'settings', 'warpsmith', 'python', 'path')
+  return type(path) == 'string' and { '--python', path } or {}
 end
 
 --- Runs `warpsmith doctor --json`.
 ---@param program string
----@return warpsmith.DoctorCheck[]? checks
+---@return warpsmith.DoctorReport? report
 ---@return string? problem
-function M.checks(program)
-  local ended = run({ program, 'doctor', '--json' }, DOCTOR_LIMIT_MS)
-  local checks = M.parse(ended.stdout)
-  if checks then
-    return checks
+function M.report(program)
+  local ended = run(vim.list_extend({ program, 'doctor', '--json' }, python_option()), DOCTOR_LIMIT_MS)
+  local report = M.parse(ended.stdout)
+  if report then
+    return report
   end
   local said = vim.trim(ended.stderr)
   return nil, said ~= '' and said or ('no answer (exit status %d)'):format(ended.code)
@@ -119,6 +93,10 @@ function M.show()
       vim.log.levels.ERROR
     )
     return
+  end
+  local arguments = vim.list_extend({ program, 'doctor' }, python_option())
+  if vim.bo.buftype == '' and vim.api.nvim_buf_get_name(0) ~= '' then
+    table.insert(arguments, vim.api.nvim_buf_get_name(0))
   end
   local buffer = vim.api.nvim_create_buf(false, true)
   vim.bo[buffer].bufhidden = 'wipe'

@@ -51,27 +51,35 @@ local function check_server()
   end
 end
 
+---@param check warpsmith.DoctorCheck
+local function show(check)
+  local text = check.detail ~= '' and ('%s: %s'):format(check.name, check.detail) or check.name
+  if check.state == 'found' then
+    vim.health.ok(text)
+  elseif check.state == 'not-applicable' then
+    vim.health.info(text)
+  else
+    vim.health.warn(
+      check.state == 'missing' and text .. ' (missing)' or text,
+      check.remedy and { check.remedy } or nil
+    )
+  end
+end
+
 ---@param program string
 local function check_environment(program)
   vim.health.start('warpsmith: warpsmith doctor')
-  local checks, problem = require('warpsmith.doctor').checks(program)
-  if not checks then
+  local report, problem = require('warpsmith.doctor').report(program)
+  if not report then
     vim.health.error('warpsmith doctor --json: ' .. problem)
     return
   end
-  for _, check in ipairs(checks) do
-    local text = check.detail ~= '' and ('%s: %s'):format(check.name, check.detail) or check.name
-    local advice = check.remedy and { check.remedy } or nil
-    if check.status == 'ok' then
-      vim.health.ok(text)
-    elseif check.status == 'info' then
-      vim.health.info(advice and ('%s (%s)'):format(text, check.remedy) or text)
-    elseif check.status == 'warning' then
-      vim.health.warn(text, advice)
-    else
-      vim.health.error(text, advice)
-    end
+  if report.can_check then
+    vim.health.ok('kernels can be checked here')
+  else
+    vim.health.error('kernels cannot be checked yet')
   end
+  vim.iter(report.checks):each(show)
 end
 
 function M.check()

@@ -15,8 +15,8 @@ local function client_of(buffer) return vim.lsp.get_clients({ name = 'warpsmith'
 --- Runs a server command on the current file.
 ---@param command string
 ---@param title string
----@param arguments any[] what follows the file's URI
-local function execute(command, title, arguments)
+---@param kernel? string
+local function execute(command, title, kernel)
   local client = client_of()
   if not client then
     say("no server for this buffer; is vim.lsp.enable('warpsmith') called?", vim.log.levels.WARN)
@@ -26,7 +26,7 @@ local function execute(command, title, arguments)
   local call = {
     title = title,
     command = command,
-    arguments = vim.list_extend({ vim.uri_from_bufnr(buffer) }, arguments),
+    arguments = { { uri = vim.uri_from_bufnr(buffer), kernel = kernel } },
   }
   client:exec_cmd(call, { bufnr = buffer }, function(err)
     if err then
@@ -82,9 +82,9 @@ local subcommands = {
     if vim.bo.modified then
       say('the saved text is checked, not what is unsaved', vim.log.levels.WARN)
     end
-    execute('warpsmith.check', 'check', { arguments[1] })
+    execute('warpsmith.check', 'check', arguments[1])
   end,
-  cancel = function() execute('warpsmith.cancel', 'cancel', {}) end,
+  cancel = function() execute('warpsmith.cancel', 'cancel') end,
   log = function()
     local path = M.log_path()
     if not path then

@@ -136,18 +136,18 @@ local function lenses_of(buffer)
   return ours
 end
 
---- What a lens title says, by its first sign.
+--- What a lens title says, by its first sign. A pass of an older text is no pass of this one.
 ---@param title string
 ---@return 'wrong'|'other'|'unchecked'|'passed'
 function M.state_of(title)
   if vim.startswith(title, '✗') then
     return 'wrong'
   end
-  if vim.startswith(title, '✓') then
-    return 'passed'
-  end
   if vim.startswith(title, '▶') then
     return 'unchecked'
+  end
+  if vim.startswith(title, '✓') then
+    return title:find('(stale', 1, true) and 'unchecked' or 'passed'
   end
   return 'other'
 end
@@ -161,7 +161,7 @@ function M.states_of(lenses)
   for _, lens in ipairs(lenses) do
     local found = {
       line = lens.range.start.line,
-      kernel = vim.tbl_get(lens, 'command', 'arguments', 2),
+      kernel = vim.tbl_get(lens, 'command', 'arguments', 1, 'kernel'),
       title = lens.command.title,
       state = M.state_of(lens.command.title),
     }

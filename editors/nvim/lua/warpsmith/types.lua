@@ -19,9 +19,14 @@
 ---@field title string
 ---@field state 'wrong'|'other'|'unchecked'|'passed'
 
----One line of `warpsmith doctor --json`.
+---What `warpsmith doctor --json` says.
+---@class warpsmith.DoctorReport
+---@field can_check boolean
+---@field checks warpsmith.DoctorCheck[]
+
 ---@class warpsmith.DoctorCheck
 ---@field name string
----@field status 'ok'|'warning'|'error'|'info'
+---`found`, `missing`, `warning`, `not-applicable`
+---@field state string
 ---@field detail string
 ---@field remedy? string

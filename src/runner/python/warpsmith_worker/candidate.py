@@ -3,10 +3,12 @@
 It never sees a seed, an expected value or the judge's own memory, and says only what it did.
 """
 
+import contextlib
 import faulthandler
 import importlib
 import inspect
 import os
+import pkgutil
 import random
 import secrets
 import socket
@@ -20,7 +22,7 @@ import torch
 
 from . import interpreter, limits, memory, messages
 from .channel import Channel, Message
-from .cuda_shim import Shim
+from .cuda_shim import Shim, name_device_alike
 from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
@@ -31,9 +33,13 @@ _PROGRESS_EVERY_S = 0.1
 
 
 def warm_up() -> None:
-    """Imports and first calls that are safe before the fork."""
+    """Imports and first calls that are safe before the fork, so that no runner pays for them."""
     torch.softmax(torch.zeros(2, 2), -1)
-    importlib.import_module("triton.language.extra")
+    for module in pkgutil.iter_modules(interpreter.__path__, f"{interpreter.__name__}."):
+        importlib.import_module(module.name)
+    # The interpreter asks it for the names that kernels may use, at the first launch.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton.compiler.code_generator")
 
 
 def serve(sock: socket.socket) -> None:
@@ -42,10 +48,8 @@ def serve(sock: socket.socket) -> None:
     candidate = Candidate(channel)
     while (received := channel.receive()) is not None:
         request, descriptors = received
-        if request["op"] == "open":
-            answer = candidate.open(request)
-        else:
-            answer = candidate.run(request, descriptors)
+        is_open = request["op"] == "open"
+        answer = candidate.open(request) if is_open else candidate.run(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _flush_output()
@@ -86,11 +90,12 @@ class Candidate:
             limits.limit_address_space(request["address_space_bytes"])
             user_paths = interpreter.UserPaths(text_path=files.text_path, path=files.path, folders=folders)
             _ours(interpreter.install, user_paths)
+            _ours(name_device_alike)
             with self.shim.active(poisons=True):
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
             self.entry = _find_entry(module, request["entry"], files.path)
             parameters = _parameters(self.entry)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             return {"raised": describe_fault(error, files)}
         import_ms = (time.perf_counter() - began) * 1e3
         return {"done": {"parameters": parameters, "import_ms": import_ms}}
@@ -113,7 +118,7 @@ class Candidate:
             report = _ours(session.report)
             values_matter = request["interpreter"]["compare_values"]
             described = case.hand_over(returned, session if values_matter else None)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
 
@@ -135,7 +140,7 @@ class Candidate:
         if session is not None:
             try:
                 report = session.report()
-            except BaseException as second:
+            except BaseException as second:  # noqa: BLE001
                 error = InterpreterFailed(f"its report failed: {second!r:.500}")
         raised = describe_fault(error, self.files, report.get("unsupported"))
         raised["launches"] = report.get("launches", [])
@@ -228,8 +233,6 @@ def _seed_afresh() -> None:
 
 def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        # User code may have closed or replaced them.
+        with contextlib.suppress(Exception):
             stream.flush()
-        except Exception:
-            # User code may have closed or replaced them.
-            pass

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .runners import Outcome
+from .runners import Outcome, failed
 
 TensorRecord = dict[str, Any]
 """Description of one input or output, as the judge gave it."""
@@ -59,8 +59,8 @@ class Case:
         return list({item["input"]: self.inputs[item["input"]] for item in arguments}.values())
 
     def descriptors_of(self, items: list[TensorRecord]) -> list[int]:
-        """Descriptors of the tensors with memory, in order."""
-        return [self._descriptors[item["key"]] for item in items if item.get("has_memory")]
+        """Copies of the descriptors of the tensors with memory, in order."""
+        return [os.dup(self._descriptors[item["key"]]) for item in items if item.get("has_memory")]
 
     def close(self) -> None:
         for descriptor in self._descriptors.values():
@@ -91,6 +91,8 @@ class Cases:
         elif self._cases.get(case.name) is case:
             case.fill(outcome["done"], descriptors)
             return
+        else:
+            case.fail("lost", failed("unknown-case", f"case {case.name} was released"))
         for descriptor in descriptors:
             os.close(descriptor)
 

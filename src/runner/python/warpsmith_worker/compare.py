@@ -2,9 +2,11 @@
 
 Element `i` of row `r` may be off by
 
-    reference_factor · max_r |reference_in_dtype − expected| + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)
+    reference_factor · max_r |reference_in_dtype − expected|
+    + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)
 
-where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be equal.
+where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
+equal.
 """
 
 import math
@@ -47,8 +49,8 @@ def measure(
     """`OutputErrors` of the protocol, without name and null candidates.
 
     `got` has the output's dtype and shape. Elements that hold poison are counted as unwritten and never
-    compared; whether that is a fault is the caller's to say. A dtype without a poison pattern cannot tell what
-    was written: with `written_only` nothing of it is compared, otherwise everything is.
+    compared; whether that is a fault is the caller's to say. A dtype without a poison pattern cannot tell
+    what was written: with `written_only` nothing of it is compared, otherwise everything is.
     """
     rows = _Rows(truth, element, tolerance)
     found = _Found(tuple(got.shape))

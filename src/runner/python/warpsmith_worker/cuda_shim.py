@@ -1,8 +1,9 @@
 """Lets user code that says "cuda" run on CPU tensors, and hands out memory that is visibly uninitialised.
 
-`x.is_cuda` is true, `device="cuda"`, `.cuda()` and `.to("cuda")` mean the CPU, `torch.cuda.*` answers like one
-device of compute capability 9.0. Code in the user's own files reads `cuda:0` from `x.device`; everybody else
-(torch, Triton, our interpreter) reads the truth, `cpu`.
+`x.is_cuda` is true, `device="cuda"`, `.cuda()` and `.to("cuda")` mean the CPU, `torch.cuda.*` answers like
+one device of compute capability 9.0. Code in the user's own files reads `cuda:0` from `x.device`: otherwise
+`assert x.device.type == "cuda"` would fail, and worse, `if x.device.type != "cuda": return torch_version(x)`
+would pass without the kernel. Everybody else (torch, Triton, our interpreter) reads the truth, `cpu`.
 
 Installed once in a candidate's process, which serves one file and ends; nothing is ever undone.
 """
@@ -24,9 +25,6 @@ _CAPABILITY = (9, 0)
 _LARGEST_POISONED_BYTES = 1 << 30
 _true_device = torch._C.TensorBase.device.__get__
 _true_new = torch._C.TensorBase.__new__
-
-FORWARDED = "forward"
-"""Name of the function whose frames only pass a call on to torch."""
 
 
 class Shim:
@@ -130,7 +128,7 @@ def _replace_tensor_methods(shim: Shim) -> None:
     tensor = torch.Tensor
 
     def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = _true_new(cls, *args, **kwargs)
+        made = forward(_true_new, (cls, *args), kwargs)
         if cls is torch.Tensor and _is_size(args):
             shim.uninitialised(made)
         return made
@@ -148,16 +146,16 @@ def _replace_torch_functions() -> None:
     set_default_device = torch.set_default_device
 
     def set_default_device_to_cpu(device: Any) -> None:
-        set_default_device("cpu" if is_cuda_device(device, or_index=True) else device)
+        forward(set_default_device, ("cpu" if is_cuda_device(device, or_index=True) else device,), {})
 
     torch.set_default_device = set_default_device_to_cpu
 
     class Generator(torch.Generator):
         """A generator asked for on a GPU lives on the CPU."""
 
-        def __new__(cls, device: Any = "cpu") -> "Generator":
+        def __new__(cls, device: Any = "cpu") -> Any:
             place = "cpu" if is_cuda_device(device, or_index=True) else device
-            return super().__new__(cls, place)
+            return forward(super().__new__, (cls, place), {})
 
     torch.Generator = Generator
 
@@ -169,11 +167,11 @@ def _replace_torch_functions() -> None:
 
 
 class DeviceProperties:
-    """Of the pretended device. Few multiprocessors: persistent kernels then loop over several tiles."""
+    """Of the pretended device, the same as the interpreter's driver answers."""
 
     name = "warpsmith interpreter"
     major, minor = _CAPABILITY
-    multi_processor_count = 4
+    multi_processor_count = 132
     warp_size = 32
     total_memory = 80 << 30
     max_threads_per_block = 1024
@@ -237,11 +235,11 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_exc: Any) -> None:
-        return None
+    def __exit__(self, *_exc: object) -> None:
+        """Nothing was pending."""
 
 
 class _Nothing(contextlib.nullcontext):
@@ -249,6 +247,16 @@ class _Nothing(contextlib.nullcontext):
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         super().__init__()
+
+
+def name_device_alike() -> None:
+    """Let Triton's driver name the device as user code sees it, so that `x.device == DEVICE` holds."""
+    from triton.runtime.driver import driver
+
+    # Asking for `driver.active` would look for a real GPU if the interpreter had not set one.
+    active = getattr(driver, "_active", None)
+    if hasattr(active, "get_active_torch_device"):
+        active.get_active_torch_device = _answer(torch.device("cuda", 0))
 
 
 def _answer(value: Any) -> Callable[..., Any]:

@@ -98,7 +98,7 @@ def message_of(error: BaseException) -> str:
     """What the exception says; its own `__str__` may fail."""
     try:
         text = str(error)
-    except BaseException as second:
+    except BaseException as second:  # noqa: BLE001
         text = f"(its message cannot be read: {type(second).__name__})"
     return clean_text(text[:_LONGEST_MESSAGE])
 
@@ -140,7 +140,7 @@ def _root(error: BaseException) -> BaseException:
 
 def _code(error: BaseException, files: UserFiles | None) -> str:
     if isinstance(error, SyntaxError) or _is_null_byte_error(error):
-        is_users = files is None or _syntax_file(error, files) is not None
+        is_users = files is None or _unparsable_file(error, files) is not None
         return "syntax-error" if is_users else "raised"
     if isinstance(error, ImportError):
         return "import-error"
@@ -173,29 +173,30 @@ def _is_null_byte_error(error: BaseException) -> bool:
     return type(error) is ValueError and "null bytes" in str(error)
 
 
-def _syntax_file(error: BaseException, files: UserFiles) -> str | None:
-    if isinstance(error, SyntaxError):
-        return files.shown(error.filename) if error.filename else None
-    return files.path
+def _unparsable_file(error: BaseException, files: UserFiles) -> str | None:
+    """The user's file that is no Python; None when it is another's, or a text that running code compiled."""
+    filename = getattr(error, "filename", None)
+    if filename:
+        return files.shown(filename)
+    # Bytes that are no text at all: the error names no file, and no line of the file ever ran.
+    return None if user_places(error.__traceback__, files) else files.path
 
 
 def _place_syntax_error(raised: dict[str, Any], error: BaseException, files: UserFiles | None) -> None:
-    if not isinstance(error, SyntaxError):
-        if files is not None:
-            raised["place"] = {"file": clean_text(files.path), "line": 1}
-        return
-    raised["message"] = clean_text((error.msg or "invalid syntax")[:_LONGEST_MESSAGE])
-    shown = files.shown(error.filename) if files and error.filename else error.filename
-    # Some errors (an undecodable file) have no line, some have line 0.
-    raised["place"] = {"file": clean_text(shown or ""), "line": max(error.lineno or 1, 1)}
-    raised["column"] = error.offset if error.offset and error.offset > 0 else None
+    shown = getattr(error, "filename", None) if files is None else _unparsable_file(error, files)
+    # An undecodable file has no line, some errors have line 0.
+    line = max(getattr(error, "lineno", None) or 1, 1)
+    raised["place"] = {"file": clean_text(shown or ""), "line": line}
+    if isinstance(error, SyntaxError):
+        raised["message"] = clean_text((error.msg or "invalid syntax")[:_LONGEST_MESSAGE])
+        raised["column"] = error.offset if error.offset and error.offset > 0 else None
 
 
 def _formatted(error: BaseException, files: UserFiles | None) -> str:
     try:
         lines = traceback.TracebackException.from_exception(error, limit=-64, compact=True).format()
         text = "".join(lines)
-    except BaseException as second:
+    except BaseException as second:  # noqa: BLE001
         text = f"(the traceback cannot be formatted: {type(second).__name__})"
     if files is not None:
         text = text.replace(files.text_path, files.path)

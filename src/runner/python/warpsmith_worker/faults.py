@@ -1,4 +1,4 @@
-"""Tells what in a candidate's process failed: the user's code, a feature that the interpreter lacks, or we."""
+"""Tells what failed in a candidate's process: the user's code, a lacking feature, or our own code."""
 
 import os
 import traceback
@@ -21,18 +21,17 @@ def describe_fault(
 ) -> dict[str, Any]:
     """`Raised` of the protocol, without launches and findings.
 
-    `unsupported` is what the interpreter's report says: whatever followed a feature that is lacking may be its
-    consequence, so it decides.
+    `unsupported` is what the interpreter's report says: whatever followed a feature that is lacking may be
+    its consequence, so it decides.
     """
     raised = describe(error, files)
     compile_error = _first(error, interpreter.TritonCompileError)
     lacking = _first(error, interpreter.InterpreterUnsupported)
     if lacking is not None or unsupported is not None:
         raised["code"] = "unsupported"
-        raised["place"] = (
-            getattr(lacking, "place", None) or (unsupported or {}).get("place") or raised["place"]
-        )
-        raised["message"] = message_of(lacking) if lacking else unsupported["message"]
+        place = getattr(lacking, "place", None) or (unsupported or {}).get("place")
+        raised["place"] = place or raised["place"]
+        raised["message"] = unsupported["message"] if unsupported else message_of(lacking)
     elif compile_error is not None:
         raised["code"] = "compile-error"
         raised["message"] = message_of(compile_error)
@@ -48,17 +47,21 @@ def describe_fault(
 def is_ours(error: BaseException, files: UserFiles | None) -> bool:
     """Whether the exception began in our own code.
 
-    The innermost frame that is either the user's or ours decides; frames of torch, Triton or NumPy were called
-    by one of the two.
+    The innermost frame that is either the user's or ours decides; frames of torch, Triton or NumPy were
+    called by one of the two.
     """
     if isinstance(error, InterpreterFailed):
         return True
+    passed_on = False
     for frame, _line in reversed(list(traceback.walk_tb(error.__traceback__))):
         filename = frame.f_code.co_filename
         if files is not None and files.shown(filename) is not None:
             return False
-        passes_on = frame.f_code is cuda_shim.forward.__code__ or filename in _CALLERS
-        if filename.startswith(_OWN_FOLDER) and not passes_on:
+        # What torch raises comes through the shim, which called it on behalf of somebody further out.
+        passed_on = frame.f_code is cuda_shim.forward.__code__ or (
+            passed_on and filename == cuda_shim.__file__
+        )
+        if filename.startswith(_OWN_FOLDER) and filename not in _CALLERS and not passed_on:
             return True
     return False
 

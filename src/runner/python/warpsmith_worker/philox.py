@@ -1,7 +1,7 @@
 """Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
-A counter-based generator: block `b` of four 32-bit words depends on the key and on `b` alone, so values can be
-made in any order and in any language. The key is the seed (low word, high word). The counter is
+A counter-based generator: block `b` of four 32-bit words depends on the key and on `b` alone, so values can
+be made in any order and in any language. The key is the seed (low word, high word). The counter is
 (block low, block high, stream, 0); a stream is the position of a tensor among its case's inputs.
 """
 

@@ -67,6 +67,14 @@ def address_space_peak_bytes() -> int:
     return 0
 
 
+def oom_kills() -> int:
+    """Processes that the kernel has killed for want of memory since it booted; 0 where it does not say."""
+    for line in (_read("/proc/vmstat") or "").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
 def _read(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""Runs a Definition's reference, in float64 (the truth) and in the case's own dtypes (what rounding costs)."""
+"""Runs a Definition's reference: in float64 (the truth) and in the case's dtypes (what rounding costs)."""
 
 import linecache
 import traceback
@@ -91,10 +91,10 @@ def _compile(name: str, source: str) -> Callable[..., Any]:
     # So that tracebacks show its lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": "warpsmith_reference"}
-    exec(compile(source, filename, "exec"), namespace)
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102
     run = namespace.get("run")
     if not callable(run):
-        raise AttributeError(f"the reference of {name} defines no function `run`")
+        raise AttributeError(f"the reference of {name} defines no function `run`")  # noqa: TRY004
     return run
 
 

@@ -88,6 +88,6 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 def _written_by_single_launch(session: Any, value: torch.Tensor) -> bool:
     try:
         return bool(session.written_by_single_launch(value))
-    except Exception:
+    except Exception:  # noqa: BLE001
         # Not knowing is not claiming.
         return False

@@ -1,5 +1,6 @@
 """The supervisor's record of one runner process: its socket, its output, its jobs and how it ended."""
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -16,9 +17,16 @@ from .channel import Channel, Message
 _PIPE_BYTES = 1 << 20
 _DEFAULT_TAIL_BYTES = 64 << 10
 _READ_BYTES = 256 << 10
+# From the end of a runner's socket to the end of its process.
+_GRACE_S = 0.5
 
 Outcome = dict[str, Any]
 """`{"done": …}`, `{"raised": …}`, `{"died": …}` or `{"failed": …}`."""
+
+
+def failed(code: str, message: str) -> Outcome:
+    """The outcome of a request that could not be served."""
+    return {"failed": {"code": code, "message": messages.clean_text(message)}}
 
 
 @dataclass
@@ -40,10 +48,15 @@ class Job:
     on_outcome: Callable[[Outcome, list[int]], None]
     """Called once, with the descriptors that came along (the callee's to close)."""
     descriptors: list[int] = field(default_factory=list)
-    """Sent with the message; the supervisor's copies stay open."""
+    """Sent with the message; the job's own, closed when it was sent or given up."""
     wall_s: float | None = None
     case: str | None = None
     """The case that progress messages belong to."""
+
+    def close_descriptors(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
 
 
 class Output:
@@ -52,10 +65,9 @@ class Output:
     def __init__(self) -> None:
         self.read_end, self.write_end = os.pipe()
         os.set_blocking(self.read_end, False)
-        try:
+        # The limit of all pipes together may be reached.
+        with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except (OSError, AttributeError):
-            pass
         self.tail_bytes = _DEFAULT_TAIL_BYTES
         self._tail = bytearray()
         self.is_open = True
@@ -111,6 +123,7 @@ class Runner:
         self.deadline: float | None = None
         self.stop_reason: str | None = None
         """Why we killed it: `timeout`, `memory`, `killed` or `exit` (it broke the protocol)."""
+        self.oom_kills_before = procfs.oom_kills()
         self.note = ""
         """A sentence of ours that goes under its output."""
         self.shown_paths: tuple[str, str] | None = None
@@ -118,7 +131,6 @@ class Runner:
         self.death: Outcome | None = None
         self.is_broken = False
         """Its socket is of no more use; its end is awaited."""
-        self.hung_up = False
 
     def spawned(self, pid: int) -> None:
         """The zygote forked it."""
@@ -134,6 +146,7 @@ class Runner:
     def submit(self, job: Job) -> None:
         """Queue a job; a dead runner answers at once."""
         if self.death is not None:
+            job.close_descriptors()
             job.on_outcome(self.death, [])
         else:
             self.jobs.append(job)
@@ -146,10 +159,10 @@ class Runner:
             return
         job = self.current = self.jobs.popleft()
         self.deadline = None if job.wall_s is None else time.monotonic() + job.wall_s
-        try:
+        # When it is ending, its socket says so as well.
+        with contextlib.suppress(OSError):
             self.channel.send({"op": job.op, **job.message}, job.descriptors)
-        except OSError:
-            self.is_broken = True
+        job.close_descriptors()
 
     def finish(self, outcome: Outcome, descriptors: list[int]) -> None:
         """The current job has its answer."""
@@ -177,10 +190,9 @@ class Runner:
             pass
 
     def hang_up(self) -> None:
-        """Its socket ended or made no sense: nothing it says counts any more."""
+        """Its socket ended, normally because it is ending: wait for that, but not for long."""
         self.is_broken = True
-        self.hung_up = True
-        self._kill()
+        self.deadline = time.monotonic() + _GRACE_S
 
     def ended(self, signal_number: int | None, status: int | None, outcome: Outcome | None = None) -> None:
         """The process is gone: answer whatever it still owes, with `outcome` when given."""
@@ -192,14 +204,21 @@ class Runner:
         self.jobs.clear()
         for job in owed:
             if job is not None:
+                job.close_descriptors()
                 job.on_outcome(self.death, [])
 
     def _how_it_died(self, signal_number: int | None, status: int | None) -> dict[str, Any]:
         output = messages.clean_text(self.shown_output())
-        if self.stop_reason is None and self.hung_up and signal_number == signal.SIGKILL:
-            # That signal was ours: it had closed its socket, which is a way to end without an answer.
-            return {"reason": "exit", "signal": None, "status": None, "output": output}
-        reason = self.stop_reason or ("signal" if signal_number is not None else "exit")
+        reason = self.stop_reason
+        if reason == "exit":
+            # The signal was ours.
+            signal_number = None
+        elif (
+            reason is None and signal_number == signal.SIGKILL and procfs.oom_kills() > self.oom_kills_before
+        ):
+            reason = "memory"
+        elif reason is None:
+            reason = "signal" if signal_number is not None else "exit"
         return {"reason": reason, "signal": signal_number, "status": status, "output": output}
 
     def shown_output(self) -> str:

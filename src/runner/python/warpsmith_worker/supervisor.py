@@ -4,6 +4,7 @@ One thread, one selector. It never imports user code nor torch. Every request ge
 stdin ends, everything below it is killed and it leaves.
 """
 
+import contextlib
 import json
 import os
 import selectors
@@ -15,13 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from . import PROTOCOL_VERSION, limits, messages, procfs
-from .cases import Case, Cases
-from .channel import ChannelError
+from .cases import Cases
+from .channel import ChannelError, Message
 from .environment import Unavailable, installed_versions, unusable_reason
-from .runners import Job, Limits, Outcome, Runner
+from .requests import Requests
+from .runners import Job, Outcome, Runner, failed
 from .zygote_link import ZygoteLink
-
-Request = dict[str, Any]
 
 _READ_BYTES = 1 << 20
 _MEMORY_POLL_S = 0.1
@@ -30,6 +30,8 @@ _SWEEP_EVERY_S = 0.01
 _SWEEP_AT_MOST_S = 2.0
 _GOODBYE_AT_MOST_S = 2.5
 _MOST_ZYGOTE_DEATHS = 3
+# Of a socket whose process ended, so that what it said before counts.
+_LAST_READS = 64
 
 
 def main() -> None:
@@ -43,16 +45,11 @@ def main() -> None:
     try:
         supervisor.run()
         status = 0
-    except Exception:
+    except Exception:  # noqa: BLE001
         # A fault of ours: the server sees stdout end. Nothing may survive this process all the same.
         traceback.print_exc()
     kill_descendants()
     os._exit(status)
-
-
-def failed(code: str, message: str) -> Outcome:
-    """The outcome of a request that could not be served."""
-    return {"failed": {"code": code, "message": messages.clean_text(message)}}
 
 
 class Supervisor:
@@ -64,7 +61,7 @@ class Supervisor:
         self.selector = selectors.DefaultSelector()
         self.unread = bytearray()
         self.unavailable: Unavailable | None = None
-        self.waiting_for_warm: list[Request] = []
+        self.waiting_for_warm: list[Message] = []
         self.zygote: ZygoteLink | None = None
         self.zygote_deaths = 0
         self.judge: Runner | None = None
@@ -73,8 +70,8 @@ class Supervisor:
         self.by_name: dict[str, Runner] = {}
         """Every live runner by the name that the zygote knows."""
         self.spawned = 0
-        self.definitions: dict[str, Request] = {}
         self.cases = Cases()
+        self.requests = Requests(self)
         self.progress_sent: dict[str, float] = {}
         self.next_memory_poll = 0.0
         self.sweep_until: float | None = None
@@ -142,7 +139,8 @@ class Supervisor:
         for runner in list(self.by_name.values()):
             if runner.deadline is not None and now >= runner.deadline:
                 runner.deadline = None
-                runner.stop("timeout")
+                # Without a socket it had its grace to end by itself.
+                runner.stop("exit" if runner.is_broken else "timeout")
             self._watch_channel(runner)
         if now >= self.next_memory_poll:
             self.next_memory_poll = now + _MEMORY_POLL_S
@@ -162,7 +160,7 @@ class Supervisor:
         except OSError:
             self.leaving = True
 
-    def _reply(self, request: Request, outcome: Outcome) -> None:
+    def reply(self, request: Message, outcome: Outcome) -> None:
         self._say({"id": request["id"], **outcome})
 
     def _read_requests(self) -> None:
@@ -189,193 +187,11 @@ class Supervisor:
             print(f"warpsmith worker: a line that is no request: {error}", file=sys.stderr, flush=True)
             return
         if self.unavailable:
-            self._reply(request, failed(self.unavailable.code, self.unavailable.message))
+            self.reply(request, failed(self.unavailable.code, self.unavailable.message))
         elif self.zygote is None or not self.zygote.is_warm:
             self.waiting_for_warm.append(request)
         else:
-            self._serve(request)
-
-    def _serve(self, request: Request) -> None:
-        handlers: dict[str, Callable[[Request], None]] = {
-            "define": self._define,
-            "open": self._open,
-            "prepare": self._prepare,
-            "run": self._run,
-            "compare": self._compare,
-            "release": self._release,
-            "close": self._close,
-        }
-        handler = handlers.get(str(request.get("op")))
-        if handler is None:
-            self._reply(request, failed("bad-request", f"unknown op {request.get('op')!r}"))
-            return
-        try:
-            handler(request)
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"{request['op']}: {type(error).__name__}: {error}"
-            print(traceback.format_exc(), file=sys.stderr, flush=True)
-            self._reply(request, failed("bad-request", message))
-
-    # --- requests for the judge ---
-
-    def _define(self, request: Request) -> None:
-        name = request["definition"]
-        self.definitions[name] = _fields(request, "definition", "reference", "reference_f64")
-        self._ask_judge(request, self.definitions[name], None)
-
-    def _prepare(self, request: Request) -> None:
-        case = self.cases.add(request["case"])
-        message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
-
-        def prepared(outcome: Outcome, descriptors: list[int]) -> None:
-            self.cases.prepared(case, outcome, descriptors)
-            # The parent of the candidates keeps the description; the server needs none of it.
-            self._reply(request, {"done": {}} if "done" in outcome else outcome)
-            case.settle()
-
-        self._judge_runner().submit(Job("prepare", message, prepared))
-
-    def _compare(self, request: Request) -> None:
-        message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
-
-        def compare(case: Case) -> None:
-            if case.busy:
-                self._reply(request, failed("case-busy", f"case {case.name} is still running"))
-                return
-            self._ask_judge(request, message, case)
-
-        self._with_case(request, compare)
-
-    def _release(self, request: Request) -> None:
-        case = self.cases.remove(request["case"])
-        if case is None or case.state == "lost":
-            self._reply(request, {"done": {}})
-        else:
-            self._ask_judge(request, _fields(request, "case"), None)
-
-    def _ask_judge(self, request: Request, message: Request, case: Case | None) -> None:
-        def answered(outcome: Outcome, _descriptors: list[int]) -> None:
-            # Only `prepare` is answered with descriptors.
-            if case is not None:
-                case.busy = False
-            self._reply(request, outcome)
-
-        if case is not None:
-            case.busy = True
-        self._judge_runner().submit(Job(request["op"], message, answered))
-
-    def _judge_runner(self) -> Runner:
-        """The judge, started anew (with all definitions) when the last one ended."""
-        if self.judge is None:
-            self.judge = self._spawn("judge")
-            for definition in self.definitions.values():
-                # Whether it compiles was answered when it was given.
-                self.judge.submit(Job("define", definition, lambda _outcome, _descriptors: None))
-        return self.judge
-
-    # --- requests for candidates ---
-
-    def _open(self, request: Request) -> None:
-        if request["runner"] in self.runners:
-            raise ValueError(f"runner {request['runner']} is open already")
-        runner_limits = Limits(**_fields(request["limits"], *Limits.__annotations__))
-        runner = self.spare or self._spawn("candidate")
-        self.spare = None
-        self.runners[request["runner"]] = runner
-        runner.limits = runner_limits
-        runner.output.tail_bytes = runner_limits.output_tail_bytes
-        runner.shown_paths = (request["text_path"], request["path"])
-        message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
-        message["address_space_bytes"] = runner_limits.address_space_bytes
-
-        def opened(outcome: Outcome, _descriptors: list[int]) -> None:
-            self._reply(request, outcome)
-            if "done" not in outcome:
-                # Its file did not load: nothing more can be asked of it.
-                runner.stop("killed")
-            self._ensure_spare()
-
-        runner.submit(Job("open", message, opened, wall_s=runner_limits.import_wall_s))
-
-    def _run(self, request: Request) -> None:
-        runner = self.runners.get(request["runner"])
-        if runner is None:
-            self._reply(request, failed("unknown-runner", f"runner {request['runner']} is not open"))
-            return
-        message = _fields(request, "arguments", "interpreter")
-
-        def run(case: Case) -> None:
-            if case.busy:
-                self._reply(request, failed("case-busy", f"case {case.name} is already running"))
-                return
-            inputs = case.arguments_of(message["arguments"])
-            case.busy = True
-            if case.runs == 0:
-                case.runs = 1
-                self._submit_run(request, runner, case, inputs)
-            else:
-                self._rearm_then_run(request, runner, case, inputs)
-
-        self._with_case(request, run)
-
-    def _rearm_then_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
-        """A case that ran before gets its inputs and poison back first."""
-
-        def rearmed(outcome: Outcome, _descriptors: list[int]) -> None:
-            if "done" in outcome:
-                self._submit_run(request, runner, case, inputs)
-            else:
-                case.busy = False
-                self._reply(request, outcome)
-
-        self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
-
-    def _submit_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
-        def ran(outcome: Outcome, _descriptors: list[int]) -> None:
-            case.busy = False
-            self._reply(request, outcome)
-            case.settle()
-
-        if case.state != "ready":
-            ran(case.why_not_ready, [])
-            return
-        message = {**_fields(request, "arguments", "interpreter"), "inputs": inputs, "outputs": case.outputs}
-        descriptors = case.descriptors_of(inputs + case.outputs)
-        job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
-        runner.submit(job)
-
-    def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
-        """Do it once the case is prepared; a case that could not be prepared says why."""
-        case = self.cases.get(request["case"])
-        if case is None:
-            self._reply(request, failed("unknown-case", f"case {request['case']} was not prepared"))
-            return
-
-        def settled() -> None:
-            if case.state != "ready":
-                self._reply(request, case.why_not_ready)
-                return
-            try:
-                action(case)
-            except (KeyError, TypeError, ValueError) as error:
-                self._reply(request, failed("bad-request", f"{type(error).__name__}: {error}"))
-
-        case.when_settled(settled)
-
-    def _close(self, request: Request) -> None:
-        runner = self.runners.pop(request["runner"], None)
-        if runner is None:
-            self._reply(request, {"done": {}})
-            return
-        runner.stop("killed")
-
-        def gone() -> None:
-            self._when_swept(lambda: self._reply(request, {"done": {}}))
-
-        if runner.death is not None:
-            gone()
-        else:
-            runner.jobs.append(Job("close", {}, lambda _outcome, _descriptors: gone()))
+            self.requests.serve(request)
 
     # --- processes ---
 
@@ -397,15 +213,15 @@ class Supervisor:
         if not is_open and self.unavailable is None:
             self._zygote_died(zygote)
 
-    def _obey_zygote(self, message: Request) -> None:
+    def _obey_zygote(self, message: Message) -> None:
         kind = message["ev"]
         if kind == "warm":
             self.zygote.is_warm = True
             self._say(message)
-            self._ensure_spare()
+            self.ensure_spare()
             waiting, self.waiting_for_warm = self.waiting_for_warm, []
             for request in waiting:
-                self._serve(request)
+                self.requests.serve(request)
         elif kind == "unavailable":
             self._become_unavailable(Unavailable(message["code"], message["message"]))
         elif kind == "spawned":
@@ -437,9 +253,9 @@ class Supervisor:
         self._say({"ev": "unavailable", "code": reason.code, "message": messages.clean_text(reason.message)})
         waiting, self.waiting_for_warm = self.waiting_for_warm, []
         for request in waiting:
-            self._reply(request, failed(reason.code, reason.message))
+            self.reply(request, failed(reason.code, reason.message))
 
-    def _spawn(self, kind: str) -> Runner:
+    def spawn(self, kind: str) -> Runner:
         self.spawned += 1
         runner = Runner(f"{kind}-{self.spawned}", kind)
         if self.zygote is None:
@@ -453,9 +269,9 @@ class Supervisor:
         )
         return runner
 
-    def _ensure_spare(self) -> None:
+    def ensure_spare(self) -> None:
         if self.spare is None and self.zygote is not None and self.zygote.is_warm:
-            self.spare = self._spawn("candidate")
+            self.spare = self.spawn("candidate")
 
     def _read_output(self, runner: Runner) -> None:
         runner.output.read()
@@ -479,14 +295,14 @@ class Supervisor:
                 self._hear_message(runner, message, descriptors)
         except (ChannelError, messages.Malformed) as error:
             is_open = False
-            runner.note = f"(it broke the worker's protocol: {error})"
+            runner.stop("exit", f"(it broke the worker's protocol: {error})")
         except OSError:
             is_open = False
         if not is_open and not runner.is_broken:
             self.selector.unregister(runner.channel.sock)
             runner.hang_up()
 
-    def _hear_message(self, runner: Runner, message: Request, descriptors: list[int]) -> None:
+    def _hear_message(self, runner: Runner, message: Message, descriptors: list[int]) -> None:
         job = runner.current
         if runner.kind == "judge":
             runner.finish(message, descriptors)
@@ -500,7 +316,7 @@ class Supervisor:
         else:
             runner.finish(messages.candidate_answer(job.op, message), [])
 
-    def _forward_progress(self, job: Job | None, progress: Request) -> None:
+    def _forward_progress(self, job: Job | None, progress: Message) -> None:
         if job is None or job.case is None:
             return
         now = time.monotonic()
@@ -511,8 +327,9 @@ class Supervisor:
     def _runner_ended(
         self, runner: Runner, signal_number: int | None, status: int | None, outcome: Outcome | None = None
     ) -> None:
-        if not runner.is_broken:
-            self._hear_runner(runner)
+        for _ in range(_LAST_READS):
+            if not runner.is_broken:
+                self._hear_runner(runner)
         for source in (runner.channel.sock, runner.output.read_end):
             if source in self.selector.get_map():
                 self.selector.unregister(source)
@@ -545,13 +362,13 @@ class Supervisor:
             for action in ready:
                 action()
 
-    def _when_swept(self, action: Callable[[], None]) -> None:
+    def when_swept(self, action: Callable[[], None]) -> None:
         self.after_sweep.append(action)
         self._start_sweep()
 
 
 def kill_descendants() -> None:
-    """Kill whatever is below this process. Orphans become its children, so no child left means none at all."""
+    """Kill what is below this process. Orphans become its children, so no child left means none at all."""
     deadline = time.monotonic() + _GOODBYE_AT_MOST_S
     while (children := procfs.children(os.getpid())) and time.monotonic() < deadline:
         for pid in procfs.descendants(os.getpid()):
@@ -562,19 +379,11 @@ def kill_descendants() -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _kill_and_reap(pid: int) -> None:
     _kill(pid)
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
-
-
-def _fields(request: Request, *names: str) -> Request:
-    return {name: request[name] for name in names}

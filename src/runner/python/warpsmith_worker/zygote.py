@@ -1,4 +1,4 @@
-"""The process that imports torch and Triton once and forks the runners. Runs no user code, never touches CUDA."""
+"""Imports torch and Triton once and forks the runners. Runs no user code and never touches CUDA."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ def main(descriptor: int) -> None:
     began = time.perf_counter()
     try:
         _import_everything()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         channel.send({"ev": "unavailable", **_import_failure(error)})
         channel.receive()
         return
@@ -54,8 +54,8 @@ def _import_everything() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
     import numpy  # noqa: F401
     import torch
-    import triton  # noqa: F401
-    import triton.language  # noqa: F401
+    import triton
+    import triton.language
     import triton.runtime.interpreter  # noqa: F401
 
     torch.set_num_threads(1)

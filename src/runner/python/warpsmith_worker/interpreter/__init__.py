@@ -1,0 +1,39 @@
+"""Runs Triton kernels on a CPU with the numerics of a GPU, and watches every memory access.
+
+`install` once per candidate process, before the user's file is imported and after ``TRITON_INTERPRET=1`` was
+set; then one `Session` for each call of the user's entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import DeviceAssertFailed, InterpreterUnsupported, TritonCompileError
+from .places import UserPaths
+from .session import Session
+
+__all__ = [
+    "DeviceAssertFailed",
+    "InterpreterUnsupported",
+    "Session",
+    "TritonCompileError",
+    "UserPaths",
+    "install",
+    "register_uninitialised",
+]
+
+_runtime: Any = None
+
+
+def install(user_paths: UserPaths) -> None:
+    """Patches Triton's interpreter for the rest of the process."""
+    global _runtime
+    from . import runtime
+
+    _runtime = runtime.install(user_paths)
+
+
+def register_uninitialised(tensor: Any) -> None:
+    """A storage was made by ``torch.empty*`` and filled with a pattern of period 8 bytes or less."""
+    if _runtime is not None:
+        _runtime.register_uninitialised(tensor)

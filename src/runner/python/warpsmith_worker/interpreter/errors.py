@@ -1,0 +1,43 @@
+"""Exceptions of the interpreter mode, and what each of them means for a verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Place = dict[str, Any]
+"""``{"file": str, "line": int}`` with a 1-based line, as ``Place`` of the protocol."""
+
+
+class InterpreterUnsupported(Exception):  # noqa: N818 - says what is the case
+    """The kernel uses something that cannot be judged here: the case could not run, nobody is wrong.
+
+    ``code`` is ``inline-asm``, ``libdevice`` or ``interpreter``.
+    """
+
+    def __init__(self, message: str, code: str = "interpreter", place: Place | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.place = place
+
+
+class TritonCompileError(Exception):
+    """Triton's front end, or its launcher, would reject the kernel on a GPU."""
+
+    def __init__(
+        self, message: str, place: Place | None = None, called_from: list[Place] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.place = place
+        self.called_from = called_from or []
+
+
+class DeviceAssertFailed(RuntimeError):  # noqa: N818
+    """A ``tl.device_assert`` did not hold; a GPU would trap, so the launch ends here."""
+
+
+class FrontEndError(Exception):
+    """A rule of Triton's front end that our own checks found broken; becomes `TritonCompileError`."""
+
+
+class AmbiguousTruth(FrontEndError):  # noqa: N818
+    """A tensor with more than one element was used as a condition."""

@@ -1,0 +1,213 @@
+"""What the server asks: one method for each op. Every request is answered exactly once."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .cases import Case
+from .channel import Message
+from .runners import Job, Limits, Outcome, Runner, failed
+
+if TYPE_CHECKING:
+    from .supervisor import Supervisor
+
+Request = dict[str, Any]
+
+
+class Requests:
+    """Turns requests into jobs of the judge and of candidates."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.cases = supervisor.cases
+        self.definitions: dict[str, Message] = {}
+
+    def serve(self, request: Request) -> None:
+        handlers: dict[str, Callable[[Request], None]] = {
+            "define": self._define,
+            "open": self._open,
+            "prepare": self._prepare,
+            "run": self._run,
+            "compare": self._compare,
+            "release": self._release,
+            "close": self._close,
+        }
+        handler = handlers.get(str(request.get("op")))
+        if handler is None:
+            self.supervisor.reply(request, failed("bad-request", f"unknown op {request.get('op')!r}"))
+            return
+        try:
+            handler(request)
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{request['op']}: {type(error).__name__}: {error}"
+            print(traceback.format_exc(), file=sys.stderr, flush=True)
+            self.supervisor.reply(request, failed("bad-request", message))
+
+    # --- requests for the judge ---
+
+    def _define(self, request: Request) -> None:
+        name = request["definition"]
+        self.definitions[name] = _fields(request, "definition", "reference", "reference_f64")
+        self._ask_judge(request, self.definitions[name], None)
+
+    def _prepare(self, request: Request) -> None:
+        case = self.cases.add(request["case"])
+        message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
+
+        def prepared(outcome: Outcome, descriptors: list[int]) -> None:
+            self.cases.prepared(case, outcome, descriptors)
+            # The parent of the candidates keeps the description; the server needs none of it.
+            self.supervisor.reply(request, {"done": {}} if "done" in outcome else outcome)
+            case.settle()
+
+        self._judge_runner().submit(Job("prepare", message, prepared))
+
+    def _compare(self, request: Request) -> None:
+        message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
+
+        def compare(case: Case) -> None:
+            if case.busy:
+                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
+                return
+            self._ask_judge(request, message, case)
+
+        self._with_case(request, compare)
+
+    def _release(self, request: Request) -> None:
+        case = self.cases.remove(request["case"])
+        if case is None or case.state == "lost":
+            self.supervisor.reply(request, {"done": {}})
+        else:
+            self._ask_judge(request, _fields(request, "case"), None)
+
+    def _ask_judge(self, request: Request, message: Request, case: Case | None) -> None:
+        def answered(outcome: Outcome, _descriptors: list[int]) -> None:
+            # Only `prepare` is answered with descriptors.
+            if case is not None:
+                case.busy = False
+            self.supervisor.reply(request, outcome)
+
+        if case is not None:
+            case.busy = True
+        self._judge_runner().submit(Job(request["op"], message, answered))
+
+    def _judge_runner(self) -> Runner:
+        """The judge, started anew (with all definitions) when the last one ended."""
+        if self.supervisor.judge is None:
+            self.supervisor.judge = self.supervisor.spawn("judge")
+            for definition in self.definitions.values():
+                # Whether it compiles was answered when it was given.
+                self.supervisor.judge.submit(Job("define", definition, lambda _outcome, _descriptors: None))
+        return self.supervisor.judge
+
+    # --- requests for candidates ---
+
+    def _open(self, request: Request) -> None:
+        if request["runner"] in self.supervisor.runners:
+            raise ValueError(f"runner {request['runner']} is open already")
+        runner_limits = Limits(**_fields(request["limits"], *Limits.__annotations__))
+        runner = self.supervisor.spare or self.supervisor.spawn("candidate")
+        self.supervisor.spare = None
+        self.supervisor.runners[request["runner"]] = runner
+        runner.limits = runner_limits
+        runner.output.tail_bytes = runner_limits.output_tail_bytes
+        runner.shown_paths = (request["text_path"], request["path"])
+        message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
+        message["address_space_bytes"] = runner_limits.address_space_bytes
+
+        def opened(outcome: Outcome, _descriptors: list[int]) -> None:
+            self.supervisor.reply(request, outcome)
+            if "done" not in outcome:
+                # Its file did not load: nothing more can be asked of it.
+                runner.stop("killed")
+            self.supervisor.ensure_spare()
+
+        runner.submit(Job("open", message, opened, wall_s=runner_limits.import_wall_s))
+
+    def _run(self, request: Request) -> None:
+        runner = self.supervisor.runners.get(request["runner"])
+        if runner is None:
+            self.supervisor.reply(
+                request, failed("unknown-runner", f"runner {request['runner']} is not open")
+            )
+            return
+        message = _fields(request, "arguments", "interpreter")
+
+        def run(case: Case) -> None:
+            if case.busy:
+                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is already running"))
+                return
+            inputs = case.arguments_of(message["arguments"])
+            case.busy = True
+            if case.runs == 0:
+                case.runs = 1
+                self._submit_run(request, runner, case, inputs)
+            else:
+                self._rearm_then_run(request, runner, case, inputs)
+
+        self._with_case(request, run)
+
+    def _rearm_then_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
+        """A case that ran before gets its inputs and poison back first."""
+
+        def rearmed(outcome: Outcome, _descriptors: list[int]) -> None:
+            if "done" in outcome:
+                self._submit_run(request, runner, case, inputs)
+            else:
+                case.busy = False
+                self.supervisor.reply(request, outcome)
+
+        self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+
+    def _submit_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
+        def ran(outcome: Outcome, _descriptors: list[int]) -> None:
+            case.busy = False
+            self.supervisor.reply(request, outcome)
+
+        if case.state != "ready":
+            ran(case.why_not_ready, [])
+            return
+        message = {**_fields(request, "arguments", "interpreter"), "inputs": inputs, "outputs": case.outputs}
+        descriptors = case.descriptors_of(inputs + case.outputs)
+        job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
+        runner.submit(job)
+
+    def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
+        """Do it once the case is prepared; a case that could not be prepared says why."""
+        case = self.cases.get(request["case"])
+        if case is None:
+            self.supervisor.reply(request, failed("unknown-case", f"case {request['case']} was not prepared"))
+            return
+
+        def settled() -> None:
+            if case.state != "ready":
+                self.supervisor.reply(request, case.why_not_ready)
+                return
+            try:
+                action(case)
+            except (KeyError, TypeError, ValueError) as error:
+                self.supervisor.reply(request, failed("bad-request", f"{type(error).__name__}: {error}"))
+
+        case.when_settled(settled)
+
+    def _close(self, request: Request) -> None:
+        runner = self.supervisor.runners.pop(request["runner"], None)
+        if runner is None:
+            self.supervisor.reply(request, {"done": {}})
+            return
+        runner.stop("killed")
+
+        def gone() -> None:
+            self.supervisor.when_swept(lambda: self.supervisor.reply(request, {"done": {}}))
+
+        if runner.death is not None:
+            gone()
+        else:
+            runner.jobs.append(Job("close", {}, lambda _outcome, _descriptors: gone()))
+
+
+def _fields(request: Request, *names: str) -> Message:
+    return {name: request[name] for name in names}

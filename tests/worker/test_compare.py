@@ -1,0 +1,286 @@
+"""Measuring an output: tolerances, non-finite values, poison, impostors."""
+
+import math
+import unittest
+from typing import Any
+from unittest import mock
+
+import torch
+from warpsmith_worker import compare, poison
+from warpsmith_worker.compare import Tolerance, Truth
+from warpsmith_worker.dtypes import by_name
+
+NAN, INF = math.nan, math.inf
+EXACT = Tolerance(0, 0, 0, 0)
+USUAL = Tolerance(4, 2**-20, 2**-20, 2**-9)
+
+
+def measure(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    tolerance: Tolerance = USUAL,
+    in_dtype: torch.Tensor | None = None,
+    written_only: bool = False,
+) -> dict[str, Any]:
+    element = by_name(str(got.dtype).removeprefix("torch."))
+    expected = expected.to(torch.float64 if element.is_float else torch.int64)
+    truth = Truth(expected, expected.to(got.dtype) if in_dtype is None else in_dtype)
+    return compare.measure(got, truth, element, tolerance, written_only)
+
+
+def floats(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float32)
+
+
+class Tolerances(unittest.TestCase):
+    def test_equal_is_no_violation(self) -> None:
+        x = torch.randn(5, 33)
+        found = measure(x, x, EXACT)
+        self.assertEqual((found["violations"], found["elements_compared"]), (0, 165))
+        self.assertIsNone(found["first"])
+        self.assertIsNone(found["worst"])
+
+    def test_each_term_of_the_sum(self) -> None:
+        expected = torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]], dtype=torch.float64)
+        reference = expected.clone()
+        reference[0, 1] += 0.5
+        rms = [math.sqrt(3.0), math.sqrt(10000 / 3)]
+        for tolerance, allowed in (
+            (Tolerance(2, 0, 0, 0), [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]),
+            (Tolerance(0, 0.25, 0, 0), [[0.25, 0.5, 0.5], [25.0, 0.0, 0.0]]),
+            (Tolerance(0, 0, 0.1, 0), [[0.1 * rms[0]] * 3, [0.1 * rms[1]] * 3]),
+        ):
+            limits = torch.tensor(allowed, dtype=torch.float64)
+            inside, outside = expected + 0.99 * limits, expected + 1.01 * limits + 1e-3
+            found = measure(inside.float(), expected, tolerance, reference.float())
+            self.assertEqual(found["violations"], 0, (tolerance, found))
+            found = measure(outside.float(), expected, tolerance, reference.float())
+            self.assertEqual(found["violations"], 6, (tolerance, found))
+
+    def test_rows_have_their_own_scale(self) -> None:
+        # An error that the large row hides must show in the small one.
+        expected = torch.tensor([[1000.0] * 8, [0.001] * 8], dtype=torch.float64)
+        found = measure((expected + 0.01).float(), expected, Tolerance(0, 0, 1e-3, 0))
+        self.assertEqual(found["violations"], 8)
+        self.assertEqual(found["first"]["index"], [1, 0])
+
+    def test_first_and_worst(self) -> None:
+        expected = torch.ones(4, 6)
+        got = expected.clone()
+        got[1, 2] += 0.1
+        got[3, 5] -= 7
+        found = measure(got, expected)
+        self.assertEqual(found["violations"], 2)
+        self.assertEqual(found["first"]["index"], [1, 2])
+        self.assertEqual(found["worst"]["index"], [3, 5])
+        self.assertEqual((found["worst"]["expected"], found["worst"]["got"]), (1.0, -6.0))
+        self.assertEqual(found["max_absolute_error"], 7.0)
+        self.assertEqual(found["max_relative_error"], 7.0)
+
+    def test_worst_is_relative_to_what_is_allowed(self) -> None:
+        expected = torch.tensor([[1000.0, 1000.0], [0.001, 0.001]])
+        got = expected + torch.tensor([[1.0, 0.0], [0.1, 0.0]])
+        found = measure(got, expected, Tolerance(0, 0, 1e-4, 0))
+        self.assertEqual(found["worst"]["index"], [1, 0])
+
+    def test_nothing_allowed_reports_infinite_excess(self) -> None:
+        found = measure(floats(1, 2, 4), floats(1, 2, 3), EXACT)
+        self.assertEqual((found["violations"], found["worst"]["allowed"]), (1, 0.0))
+
+    def test_tf32_violations_use_the_wider_limit(self) -> None:
+        expected = torch.ones(1, 64)
+        found = measure(expected + 1e-3, expected)
+        self.assertEqual((found["violations"], found["tf32_violations"]), (64, 0))
+        found = measure(expected + 1e-1, expected)
+        self.assertEqual((found["violations"], found["tf32_violations"]), (64, 64))
+
+    def test_reference_error_is_reported(self) -> None:
+        found = measure(floats(1, 2), floats(1, 2), USUAL, in_dtype=floats(1.25, 2))
+        self.assertEqual(found["reference_max_absolute_error"], 0.25)
+
+    def test_signed_zeros_are_equal(self) -> None:
+        self.assertEqual(measure(floats(-0.0, 0.0), floats(0.0, -0.0), EXACT)["violations"], 0)
+
+    def test_scalar_output(self) -> None:
+        self.assertEqual(measure(torch.tensor(2.0), torch.tensor(3.0))["first"]["index"], [])
+
+    def test_zero_size_outputs(self) -> None:
+        for shape in ((0,), (0, 5), (5, 0), (2, 0, 3)):
+            found = measure(torch.empty(shape), torch.empty(shape))
+            self.assertEqual((found["elements"], found["violations"], found["unwritten"]), (0, 0, 0))
+
+    def test_tiles_agree_with_the_whole(self) -> None:
+        torch.manual_seed(1)
+        for shape in ((37, 11), (3, 101), (211,), (2, 3, 5, 7)):
+            expected = torch.randn(shape)
+            got = expected + 1e-5 * torch.randn(shape)
+            got.view(-1)[-1] = NAN
+            poison_at = got.view(-1)[5:7]
+            poison_at.view(torch.int32).fill_(by_name("float32").poison)
+            tolerance = Tolerance(0, 0, 1e-5, 1e-4)
+            whole = measure(got, expected, tolerance)
+            self.assertGreater(whole["violations"], 0)
+            for tile in (1, 10, 64):
+                with mock.patch.object(compare, "_TILE_ELEMENTS", tile):
+                    pieces = measure(got, expected, tolerance)
+                self.assertAlmostEqual(pieces.pop("expected_rms"), whole["expected_rms"])
+                # Sums in another order: the limits may differ in the last bit.
+                for sample in ("first", "worst", "first_non_finite"):
+                    self.assertEqual(pieces.pop(sample)["index"], whole[sample]["index"])
+                self.assertEqual(pieces, {key: whole[key] for key in pieces})
+
+
+class NonFinite(unittest.TestCase):
+    def mismatches(self, got: torch.Tensor, expected: torch.Tensor) -> int:
+        found = measure(got, expected)
+        self.assertEqual(found["violations"], 0, "counted once, as non-finite")
+        return found["non_finite_mismatches"]
+
+    def test_same_masks_agree(self) -> None:
+        self.assertEqual(self.mismatches(floats(NAN, INF, -INF, 1), floats(NAN, INF, -INF, 1)), 0)
+
+    def test_every_other_combination_is_a_mismatch(self) -> None:
+        for got, expected in ((NAN, 1), (1, NAN), (INF, 1), (1, INF), (INF, -INF), (INF, NAN), (NAN, INF)):
+            found = measure(floats(0, got), floats(0, expected))
+            self.assertEqual((found["non_finite_mismatches"], found["violations"]), (1, 0), (got, expected))
+            self.assertEqual(found["first_non_finite"]["index"], [1])
+
+    def test_samples_survive_json(self) -> None:
+        sample = measure(floats(NAN), floats(-INF))["first_non_finite"]
+        self.assertEqual((sample["got"], sample["expected"]), ("NaN", "-Infinity"))
+
+    def test_one_nan_does_not_excuse_the_rest(self) -> None:
+        found = measure(floats(NAN, 5), floats(NAN, 1))
+        self.assertEqual((found["non_finite_mismatches"], found["violations"]), (0, 1))
+
+    def test_infinity_does_not_widen_the_row(self) -> None:
+        found = measure(floats(INF, 5), floats(INF, 1))
+        self.assertEqual(found["violations"], 1)
+
+    def test_overflow_of_the_reference_does_not_widen_the_row(self) -> None:
+        expected = torch.tensor([[1e300, 1.0]], dtype=torch.float64)
+        found = measure(torch.tensor([[INF, 5.0]]), expected, in_dtype=torch.tensor([[INF, 1.0]]))
+        self.assertEqual((found["violations"], found["non_finite_mismatches"]), (1, 0))
+        self.assertEqual(found["expected_rms"], 1.0)
+
+    def test_overflow_of_the_dtype_is_its_right_rounding(self) -> None:
+        expected = torch.tensor([70000.0, -70000.0, 65500.0, 70000.0], dtype=torch.float64)
+        got = torch.tensor([INF, -INF, 65504.0, 65504.0], dtype=torch.float16)
+        found = measure(got, expected, Tolerance(0, 2**-10, 0, 0))
+        self.assertEqual((found["non_finite_mismatches"], found["violations"]), (0, 1))
+        wrong_sign = torch.tensor([-INF, -INF, 65504.0, INF], dtype=torch.float16)
+        self.assertEqual(measure(wrong_sign, expected)["non_finite_mismatches"], 1)
+
+    def test_a_type_without_infinity_overflows_to_nan(self) -> None:
+        got = torch.tensor([1000.0, 1.0]).to(torch.float8_e4m3fn)
+        got[0] = NAN
+        found = measure(got, torch.tensor([1000.0, 1.0]))
+        self.assertEqual(found["non_finite_mismatches"], 0)
+        got[1] = NAN
+        self.assertEqual(measure(got, torch.tensor([1000.0, 1.0]))["non_finite_mismatches"], 1)
+
+
+class Integers(unittest.TestCase):
+    def test_must_be_equal(self) -> None:
+        expected = torch.arange(10, dtype=torch.int32)
+        got = expected.clone()
+        got[7] += 1
+        found = measure(got, expected, Tolerance(9, 9, 9, 9))
+        self.assertEqual((found["violations"], found["tf32_violations"]), (1, 1))
+        self.assertEqual(found["first"], {"index": [7], "expected": 7.0, "got": 8.0, "allowed": 0.0})
+
+    def test_large_values_are_not_rounded(self) -> None:
+        expected = torch.tensor([2**53, 2**62], dtype=torch.int64)
+        self.assertEqual(measure(expected + 1, expected)["violations"], 2)
+
+    def test_bools(self) -> None:
+        found = measure(torch.tensor([True, False, True]), torch.tensor([True, True, True]))
+        self.assertEqual((found["violations"], found["unwritten"]), (1, 0))
+
+
+class Poison(unittest.TestCase):
+    def poisoned(self, dtype: torch.dtype, size: int = 8) -> torch.Tensor:
+        tensor = torch.zeros(size, dtype=dtype)
+        poison.fill_storage(tensor)
+        return tensor
+
+    def test_unwritten_elements_are_told_from_nan(self) -> None:
+        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float8_e5m2):
+            got = self.poisoned(dtype)
+            got[2] = NAN
+            got[3] = 0
+            found = measure(got, torch.zeros(8))
+            self.assertEqual(found["unwritten"], 6, dtype)
+            self.assertEqual((found["first_unwritten"], found["last_unwritten"]), ([0], [7]))
+            self.assertEqual((found["non_finite_mismatches"], found["elements_compared"]), (1, 2))
+
+    def test_poison_is_never_a_right_answer(self) -> None:
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            found = measure(self.poisoned(dtype), torch.full((8,), NAN))
+            self.assertEqual((found["unwritten"], found["elements_compared"]), (8, 0))
+
+    def test_converted_poison_is_no_poison(self) -> None:
+        kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+        for source in kinds:
+            for target in kinds[1:]:
+                if source != target:
+                    got = self.poisoned(source).to(target)
+                    self.assertEqual(
+                        measure(got, torch.zeros(8))["non_finite_mismatches"], 8, (source, target)
+                    )
+
+    def test_truncated_poison_is_no_poison(self) -> None:
+        # As an interpreter that keeps the upper half of a float32 would make it.
+        got = (self.poisoned(torch.float32).view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+        self.assertEqual(measure(got, torch.zeros(8))["non_finite_mismatches"], 8)
+
+    def test_integers_show_poison_unless_it_is_right(self) -> None:
+        for dtype in (torch.int64, torch.int32, torch.int16, torch.int8):
+            got = self.poisoned(dtype)
+            self.assertEqual(measure(got, torch.zeros(8, dtype=dtype))["unwritten"], 8)
+            self.assertEqual(measure(got, got.clone())["unwritten"], 0)
+
+    def test_written_only_bools_are_not_compared(self) -> None:
+        found = measure(torch.tensor([True]), torch.tensor([False]), written_only=True)
+        self.assertEqual((found["violations"], found["elements_compared"], found["unwritten"]), (0, 0, 0))
+
+    def test_padding_is_poisoned_too(self) -> None:
+        tensor = torch.zeros(4, 8)[:, :3]
+        poison.fill_storage(tensor)
+        self.assertTrue(
+            torch.full((), by_name("float32").poison)
+            .eq(torch.empty(0, dtype=torch.int32).set_(tensor.untyped_storage()))
+            .all()
+        )
+
+
+class Impostors(unittest.TestCase):
+    def test_softmax_rejects_zeros_and_mean(self) -> None:
+        # The values are tiny: a fixed absolute tolerance would accept both.
+        expected = torch.softmax(torch.randn(16, 4096, dtype=torch.float64), -1)
+        element, truth = by_name("float16"), Truth(expected, expected.half())
+        tolerance = Tolerance(4, 2**-11, 2**-11, 2**-9)
+        mean = compare.mean_value(truth, element)
+        self.assertAlmostEqual(mean, 1 / 4096, delta=1e-5)
+        for impostor in (0, mean):
+            self.assertGreater(compare.count_violations(impostor, truth, element, tolerance), 1000)
+        self.assertEqual(compare.count_violations(expected, truth, element, tolerance), 0)
+
+    def test_absurd_tolerance_accepts_everything(self) -> None:
+        expected = torch.softmax(torch.randn(4, 256, dtype=torch.float64), -1)
+        truth = Truth(expected, expected.float())
+        element = by_name("float32")
+        self.assertEqual(compare.count_violations(0, truth, element, Tolerance(0, 0, 1e9, 0)), 0)
+
+    def test_a_wrong_infinity_counts(self) -> None:
+        truth = Truth(torch.tensor([INF, 1.0], dtype=torch.float64), floats(INF, 1))
+        wide = Tolerance(0, 0, 1e9, 0)
+        self.assertEqual(compare.count_violations(0, truth, by_name("float32"), wide), 1)
+
+    def test_mean_ignores_what_the_dtype_cannot_hold(self) -> None:
+        truth = Truth(torch.tensor([INF, NAN, 1e300, 2.0, 4.0], dtype=torch.float64), torch.zeros(5))
+        self.assertEqual(compare.mean_value(truth, by_name("float32")), 3.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
