@@ -8,7 +8,7 @@ use tower_lsp::ls_types::{
 use super::capabilities::ClientProfile;
 use super::convert::{range_to, uri_to};
 use super::file_state::FileState;
-use super::findings::{FindingGroup, Related, RelatedLocation, Severity};
+use super::findings::{FindingGroup, Related, RelatedLocation, Severity, is_of_environment};
 
 pub(crate) const SOURCE: &str = "warpsmith";
 /// Diagnostics shown in one file.
@@ -56,7 +56,7 @@ fn diagnostic(
     let range =
         range_to(&file.document, &group.anchor.resolve(&file.kernels, &file.document)?, client.encoding);
     let mut message = group.message.clone();
-    if stale {
+    if stale && !is_of_environment(group.code) {
         message.insert_str(0, STALE);
     }
     let located = group.related.iter().filter_map(|related| locate(related, uri, file, client));

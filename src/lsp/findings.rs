@@ -158,13 +158,17 @@ pub(crate) fn gather(report: &Report, judged: &Judged<'_>) -> Vec<FindingGroup> 
     groups.iter().filter_map(|group| judged.group(group)).collect()
 }
 
+/// The code speaks of this machine, not of the text: no edit makes it old or repairs it.
+pub(crate) fn is_of_environment(code: Code) -> bool {
+    matches!(code, Code::NoPython | Code::NoTorch | Code::TritonTooOld | Code::UnusablePython)
+}
+
 /// How loud a finding is in the text; `None` when it does not stand there.
 fn severity(code: Code) -> Option<Severity> {
     match code {
         Code::SyntaxError => Some(Severity::Error),
-        Code::ImportError | Code::CrashedAtImport | Code::NoPython | Code::NoTorch | Code::TritonTooOld => {
-            Some(Severity::Information)
-        }
+        Code::ImportError | Code::CrashedAtImport => Some(Severity::Information),
+        code if is_of_environment(code) => Some(Severity::Information),
         _ => match code.verdict() {
             Verdict::Wrong => Some(Severity::Error),
             Verdict::Passed => Some(Severity::Warning),

@@ -14,6 +14,7 @@ use super::diagnostics::diagnostics;
 use super::event::EventSender;
 use super::ext::{Health, ServerStatusParams};
 use super::file_state::FileState;
+use super::findings::is_of_environment;
 use super::lens::{first_obstacle, reason};
 use super::outbox::{ClientAnswer, ClientRequest, Outbox, Outgoing};
 use super::progress::PROGRESS_DELAY;
@@ -170,7 +171,7 @@ impl GlobalState {
             let finding = first_obstacle(&file.outcome.as_ref()?.report)?;
             let health = match finding.code {
                 Code::JudgeFailed => Health::Error,
-                Code::NoPython | Code::NoTorch | Code::TritonTooOld => Health::Warning,
+                code if is_of_environment(code) => Health::Warning,
                 _ => return None,
             };
             Some((health, format!("could not run: {}", reason(finding))))

@@ -1,6 +1,7 @@
 //! The one line above each launched kernel. Always there, always one line: only its words change.
 
 use super::file_state::{FileState, Phase};
+use super::findings::is_of_environment;
 use super::kernels::KernelAnchor;
 use crate::judge::{CaseRecord, Code, Finding, Report, Verdict};
 use crate::spec::Dtype;
@@ -31,7 +32,9 @@ fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {
         let cancelled = if file.cancelled { " · last check was cancelled" } else { "" };
         return format!("▶ check{cancelled}");
     };
-    let stale = if file.is_stale() { " (stale)" } else { "" };
+    let of_environment =
+        first_obstacle(&outcome.report).is_some_and(|finding| is_of_environment(finding.code));
+    let stale = if file.is_stale() && !of_environment { " (stale)" } else { "" };
     format!("{}{stale}", verdict(&outcome.report, &kernel.name))
 }
 

@@ -175,6 +175,20 @@ fn what_could_not_run_is_quiet() {
 }
 
 #[test]
+fn no_edit_makes_a_missing_environment_old() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    check(&mut server, &uri, could_not_run(Code::NoTorch, "There is no torch."));
+    // No diagnostic follows the edit, which the end of the test makes sure of.
+    server.edit(&uri, 2, (1, 0), (1, 0), "import math\n");
+    assert_eq!(server.lens_titles(&uri), ["– could not run: torch is missing"]);
+    let published = check(&mut server, &uri, could_not_run(Code::ImportError, "No module named pydantic"));
+    assert!(!only(&published).message.starts_with("(stale)"));
+    server.edit(&uri, 3, (1, 0), (1, 0), "import sys\n");
+    assert!(only(&server.diagnostics()).message.starts_with("(stale)"));
+}
+
+#[test]
 fn warnings_of_a_passed_check_are_warnings() {
     let mut server = Server::start();
     let uri = server.open("copy.py", COPY);

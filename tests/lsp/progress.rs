@@ -32,7 +32,7 @@ fn create_begin_report_end() {
 
     let oracle = OracleLabel { rung: 0, label: "AutoKernel copy".to_owned() };
     call.event(CheckEvent::Planned { oracle, cases: 4 });
-    let record = || Box::new(launched("copy_kernel", case(16, Dtype::Float32)));
+    let record = || std::sync::Arc::new(launched("copy_kernel", case(16, Dtype::Float32)));
     call.event(CheckEvent::CaseFinished { index: 0, record: record() });
     call.event(CheckEvent::CaseStarted { index: 1, label: "N=17 · f32".to_owned() });
     let mut last = None;
