@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::run::{CheckRun, Outcomes, Source};
-use super::{Code, Finding, Provenance, Report, Verdict, stages};
+use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
 use crate::oracle::{self, MissKind, Oracle, OracleMiss};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
@@ -90,6 +90,7 @@ impl Engine {
         events: &UnboundedSender<CheckEvent>,
         cancel: &CancellationToken,
     ) -> Report {
+        let began = Instant::now();
         let mut report = Report::new(&request.text);
         let model = source::parse(&request.text);
         let oracle = match self.find_oracle(request, &model) {
@@ -98,10 +99,16 @@ impl Engine {
         };
         report.oracle = Some(oracle.label.clone());
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let (worker, versions) = match self.worker_for(&request.path, events).await {
+        let python = match self.python_for(&request.path).await {
+            Ok(python) => python,
+            Err(finding) => return report.ended_by(*finding),
+        };
+        report.timeline.python = Some(milliseconds_since(began));
+        let (worker, versions) = match self.worker_for(python, events).await {
             Ok(found) => found,
             Err(finding) => return report.ended_by(*finding),
         };
+        report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&versions);
         let source = match self.source(request) {
             Ok(source) => source,
@@ -118,8 +125,13 @@ impl Engine {
             report.not_run = plan.not_run;
             return report.ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &oracle)));
         }
-        let run = CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, events, cancel };
-        report.finish(run.run(plan).await, &request.options, cancel.is_cancelled())
+        let run =
+            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
+        let outcomes = run.run(plan).await;
+        report.timeline.loaded = outcomes.loaded_ms;
+        report.timeline.first_verdict = outcomes.first_verdict_ms;
+        report.timeline.end = Some(milliseconds_since(began));
+        report.finish(outcomes, &request.options, cancel.is_cancelled())
     }
 
     fn find_oracle(&self, request: &CheckRequest, model: &SourceModel) -> Result<Oracle, Box<Finding>> {
@@ -151,13 +163,12 @@ impl Engine {
         Ok(oracle)
     }
 
-    /// A warm worker for the interpreter of this file, started when there is none.
+    /// A warm worker of this interpreter, started when there is none.
     async fn worker_for(
         &self,
-        file: &Path,
+        python: PathBuf,
         events: &UnboundedSender<CheckEvent>,
     ) -> Result<(Arc<Supervisor>, WorkerVersions), Box<Finding>> {
-        let python = self.python_for(file).await?;
         let mut workers = self.workers.lock().await;
         workers.retain(|_, warm| !warm.worker.has_ended());
         if let Some(warm) = workers.get_mut(&python) {
@@ -229,6 +240,7 @@ impl Report {
             findings: Vec::new(),
             not_run: Vec::new(),
             verdict: Verdict::CouldNotRun,
+            timeline: Timeline::default(),
             provenance: Provenance {
                 warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
                 method: "triton-interpreter".to_owned(),
@@ -314,6 +326,10 @@ fn random_seed() -> Result<u64, Box<Finding>> {
             format!("the system gives no random numbers: {error}; pass --seed"),
         ))
     })
+}
+
+fn milliseconds_since(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e3
 }
 
 fn resident_limit() -> u64 {

@@ -16,4 +16,4 @@ pub mod verdict;
 
 pub use case::{Case, Coverage, Stage};
 pub use engine::{Engine, EngineOptions};
-pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Verdict};
+pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};

@@ -76,6 +76,7 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
         },
         "findings": report.findings.iter().collect::<Vec<&Finding>>(),
         "not_run": report.not_run,
+        "timeline_ms": report.timeline,
         "provenance": report.provenance,
     })
 }
@@ -115,6 +116,7 @@ mod tests {
             not_run: Vec::new(),
             verdict: Verdict::Passed,
             provenance: super::super::Provenance::default(),
+            timeline: super::super::verdict::Timeline::default(),
         };
         let summary = summary_json(Path::new("/k.py"), &report);
         for key in summary.as_object().expect("an object").keys() {

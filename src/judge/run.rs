@@ -65,6 +65,8 @@ pub(super) struct CheckRun<'a, W> {
     pub(super) oracle: &'a Oracle,
     pub(super) source: &'a Source,
     pub(super) seed: u64,
+    /// When the check began.
+    pub(super) began: Instant,
     pub(super) events: &'a mpsc::UnboundedSender<CheckEvent>,
     pub(super) cancel: &'a CancellationToken,
 }
@@ -75,6 +77,9 @@ pub(super) struct Outcomes {
     pub(super) cases: Vec<CaseRecord>,
     pub(super) findings: Vec<Finding>,
     pub(super) not_run: Vec<NotRun>,
+    /// Milliseconds since the check began.
+    pub(super) loaded_ms: Option<f64>,
+    pub(super) first_verdict_ms: Option<f64>,
 }
 
 /// A runner that has the Solution loaded.
@@ -97,6 +102,7 @@ struct Progress {
     failed_dtypes: BTreeSet<Dtype>,
     not_run: Vec<NotRun>,
     findings: Vec<Finding>,
+    first_verdict_ms: Option<f64>,
 }
 
 struct ToRun {
@@ -129,6 +135,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 return outcomes;
             }
         };
+        outcomes.loaded_ms = Some(self.elapsed_ms());
         let progress = Mutex::new(Progress::default());
         let (to_run, run_queue) = mpsc::channel(AHEAD);
         let (to_compare, compare_queue) = mpsc::channel(AHEAD);
@@ -139,9 +146,14 @@ impl<W: Worker> CheckRun<'_, W> {
         );
         let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcomes.cases = cases;
+        outcomes.first_verdict_ms = progress.first_verdict_ms;
         outcomes.findings.extend(progress.findings);
         outcomes.not_run.extend(summed(progress.not_run));
         outcomes
+    }
+
+    fn elapsed_ms(&self) -> f64 {
+        self.began.elapsed().as_secs_f64() * 1e3
     }
 
     async fn define(&self) -> Result<(), Finding> {
@@ -387,6 +399,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 wall_s: CASE_WALL_S,
             };
             let record = assess::assess(circumstances, ended);
+            lock(progress).first_verdict_ms.get_or_insert_with(|| self.elapsed_ms());
             if case.stage == Stage::Smoke && record.verdict != Verdict::Passed {
                 lock(progress).failed_dtypes.insert(case.dtype);
             }

@@ -160,7 +160,15 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         resident_bytes: 1 << 30,
     };
     let (events, mut receiver) = mpsc::unbounded_channel();
-    let run = CheckRun { worker, oracle: &oracle, source: &source, seed: 7, events: &events, cancel };
+    let run = CheckRun {
+        worker,
+        oracle: &oracle,
+        source: &source,
+        seed: 7,
+        began: Instant::now(),
+        events: &events,
+        cancel,
+    };
     let outcomes = run.run(plan).await;
     drop(events);
     let mut seen = Vec::new();

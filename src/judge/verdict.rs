@@ -220,6 +220,21 @@ pub struct Report {
     pub verdict: Verdict,
     /// Versions, interpreter, containment: what the verdict rests on.
     pub provenance: Provenance,
+    pub timeline: Timeline,
+}
+
+/// When a check reached what, in milliseconds since it began. How long checking took, never a kernel's
+/// time. A point that was not reached is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Timeline {
+    /// The interpreter was found.
+    pub python: Option<f64>,
+    /// Its worker answered (at once, when it was warm).
+    pub worker: Option<f64>,
+    /// The file was imported; in a fresh worker, after torch and Triton.
+    pub loaded: Option<f64>,
+    pub first_verdict: Option<f64>,
+    pub end: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,4 +1,4 @@
-"""Where the candidate meets the interpreter: launches are reported, and a fault of ours is never a verdict."""
+"""The seam to the interpreter: launches are reported, and a fault of ours is never a verdict."""
 
 import os
 import unittest
@@ -116,7 +116,7 @@ class Classification(unittest.TestCase):
         body = "raise ValueError('x')"
         names: dict = {}
         for filename in reversed(frames):
-            exec(compile(f"def call():\n    {body}", filename, "exec"), names)  # noqa: S102
+            exec(compile(f"def call():\n    {body}", filename, "exec"), names)
             names = {"inner": names["call"]}
             body = "inner()"
         try:

@@ -1,4 +1,4 @@
-"""D01: a tiled product that masks rows and columns, but not the tail of the sum: wrong when K is no multiple of the tile."""
+"""D01: a tiled product that masks rows and columns, but not the tail of the sum."""
 
 import torch
 import triton
@@ -14,12 +14,9 @@ def matmul_kernel(a, b, c, M, N, K, TILE: tl.constexpr):
     total = tl.zeros((TILE, TILE), dtype=tl.float32)
     for start in range(0, K, TILE):
         terms = start + tl.arange(0, TILE)
-        left = tl.load(
-            a + rows[:, None] * K + terms[None, :], mask=rows[:, None] < M, other=0.0
-        )  # BUG: out-of-bounds
-        right = tl.load(
-            b + terms[:, None].to(tl.int64) * N + columns[None, :], mask=columns[None, :] < N, other=0.0
-        )
+        in_a, in_b = rows[:, None] < M, columns[None, :] < N
+        left = tl.load(a + rows[:, None] * K + terms[None, :], mask=in_a, other=0.0)  # BUG: out-of-bounds
+        right = tl.load(b + terms[:, None].to(tl.int64) * N + columns[None, :], mask=in_b, other=0.0)
         total += tl.dot(left, right, input_precision="ieee")
     inside = (rows[:, None] < M) & (columns[None, :] < N)
     tl.store(c + rows[:, None] * N + columns[None, :], total.to(c.dtype.element_ty), mask=inside)

@@ -1,4 +1,4 @@
-"""D02: tiles are stored without a bounds check: the memory behind the output is overwritten, often without a fault."""
+"""D02: tiles are stored without a bounds check, and the memory behind the output is overwritten."""
 
 import torch
 import triton

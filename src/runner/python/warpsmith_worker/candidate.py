@@ -95,7 +95,7 @@ class Candidate:
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
             self.entry = _find_entry(module, request["entry"], files.path)
             parameters = _parameters(self.entry)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             return {"raised": describe_fault(error, files)}
         import_ms = (time.perf_counter() - began) * 1e3
         return {"done": {"parameters": parameters, "import_ms": import_ms}}
@@ -118,7 +118,7 @@ class Candidate:
             report = _ours(session.report)
             values_matter = request["interpreter"]["compare_values"]
             described = case.hand_over(returned, session if values_matter else None)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
 
@@ -140,7 +140,7 @@ class Candidate:
         if session is not None:
             try:
                 report = session.report()
-            except BaseException as second:  # noqa: BLE001
+            except BaseException as second:
                 error = InterpreterFailed(f"its report failed: {second!r:.500}")
         raised = describe_fault(error, self.files, report.get("unsupported"))
         raised["launches"] = report.get("launches", [])

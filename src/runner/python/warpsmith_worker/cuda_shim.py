@@ -135,7 +135,7 @@ def _replace_tensor_methods(shim: Shim) -> None:
 
     tensor.__new__ = staticmethod(new)
     tensor.is_cuda = property(lambda self: True)
-    tensor.device = property(lambda self: shim.device_of(self))
+    tensor.device = property(shim.device_of)
     tensor.cuda = lambda self, *args, **kwargs: self
     tensor.pin_memory = lambda self, *args, **kwargs: self
     tensor.get_device = lambda self: 0

@@ -98,7 +98,7 @@ def message_of(error: BaseException) -> str:
     """What the exception says; its own `__str__` may fail."""
     try:
         text = str(error)
-    except BaseException as second:  # noqa: BLE001
+    except BaseException as second:
         text = f"(its message cannot be read: {type(second).__name__})"
     return clean_text(text[:_LONGEST_MESSAGE])
 
@@ -196,7 +196,7 @@ def _formatted(error: BaseException, files: UserFiles | None) -> str:
     try:
         lines = traceback.TracebackException.from_exception(error, limit=-64, compact=True).format()
         text = "".join(lines)
-    except BaseException as second:  # noqa: BLE001
+    except BaseException as second:
         text = f"(the traceback cannot be formatted: {type(second).__name__})"
     if files is not None:
         text = text.replace(files.text_path, files.path)

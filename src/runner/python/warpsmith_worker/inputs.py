@@ -25,6 +25,7 @@ class BadFill(Exception):
 
 
 def is_untouched(fill: Any) -> bool:
+    """Whether nothing of the tensor is written."""
     return fill == "untouched"
 
 

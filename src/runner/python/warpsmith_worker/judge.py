@@ -152,7 +152,7 @@ class Judge:
             answer = _failed("unsupported-dtype", str(error))
         except (MemoryError, OSError) as error:
             answer = _failed("out-of-memory", f"no memory for the case: {error}")
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
                 answer = _failed("out-of-memory", f"no memory for the case: {error}")
             else:
@@ -171,7 +171,7 @@ class Judge:
         self.references.pop(name, None)
         try:
             reference = Reference(name, request["reference"], request["reference_f64"])
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             return {"raised": describe(error)}, []
         self.references[name] = reference
         return {"done": {}}, []

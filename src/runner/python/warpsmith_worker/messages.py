@@ -36,18 +36,21 @@ def clean_text(text: str) -> str:
 
 
 def text(value: Any) -> str:
+    """A string."""
     if not isinstance(value, str):
         raise Malformed(f"expected text, got {type(value).__name__}")
     return clean_text(value[:_LONGEST_TEXT])
 
 
 def boolean(value: Any) -> bool:
+    """True or false, and no number."""
     if not isinstance(value, bool):
         raise Malformed(f"expected true or false, got {type(value).__name__}")
     return value
 
 
 def milliseconds(value: Any) -> float:
+    """A finite duration."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise Malformed(f"expected milliseconds, got {value!r:.40}")
     return value
@@ -65,10 +68,13 @@ def whole(low: int, high: int) -> Check:
 
 
 def optional(check: Check) -> Check:
+    """What ``check`` takes, or nothing."""
     return lambda value: None if value is None else check(value)
 
 
 def list_of(check: Check, length: int | None = None) -> Check:
+    """A list of what ``check`` takes, of a given length if there is one."""
+
     def check_list(value: Any) -> list[Any]:
         if not isinstance(value, list) or len(value) > _MOST_ITEMS:
             raise Malformed("expected a list")
@@ -99,6 +105,8 @@ def record(required: dict[str, Check], defaulted: dict[str, Check] | None = None
 
 
 def one_of(words: tuple[str, ...]) -> Check:
+    """One of these strings."""
+
     def check(value: Any) -> str:
         if value not in words:
             raise Malformed(f"unknown word {value!r:.40}")

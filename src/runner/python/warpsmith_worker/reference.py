@@ -91,10 +91,10 @@ def _compile(name: str, source: str) -> Callable[..., Any]:
     # So that tracebacks show its lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": "warpsmith_reference"}
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102
+    exec(compile(source, filename, "exec"), namespace)
     run = namespace.get("run")
     if not callable(run):
-        raise AttributeError(f"the reference of {name} defines no function `run`")  # noqa: TRY004
+        raise AttributeError(f"the reference of {name} defines no function `run`")
     return run
 
 

@@ -50,6 +50,7 @@ def hand_over(value: Any, output: Output | None, inputs: dict[str, Any], session
 
 
 def memory_device(tensor: torch.Tensor) -> str:
+    """Where the memory really is, whatever the shim lets user code see."""
     return torch._C.TensorBase.device.__get__(tensor).type
 
 
@@ -88,6 +89,6 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 def _written_by_single_launch(session: Any, value: torch.Tensor) -> bool:
     try:
         return bool(session.written_by_single_launch(value))
-    except Exception:  # noqa: BLE001
+    except Exception:
         # Not knowing is not claiming.
         return False

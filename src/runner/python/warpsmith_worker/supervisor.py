@@ -45,7 +45,7 @@ def main() -> None:
     try:
         supervisor.run()
         status = 0
-    except Exception:  # noqa: BLE001
+    except Exception:
         # A fault of ours: the server sees stdout end. Nothing may survive this process all the same.
         traceback.print_exc()
     kill_descendants()

@@ -28,7 +28,7 @@ def main(descriptor: int) -> None:
     began = time.perf_counter()
     try:
         _import_everything()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         channel.send({"ev": "unavailable", **_import_failure(error)})
         channel.receive()
         return
