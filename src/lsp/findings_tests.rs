@@ -48,6 +48,7 @@ fn report(findings: Vec<Finding>) -> Report {
         not_run: Vec::new(),
         verdict: Verdict::Wrong,
         provenance: crate::judge::Provenance::default(),
+        timeline: crate::judge::Timeline::default(),
     }
 }
 

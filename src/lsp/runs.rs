@@ -19,7 +19,7 @@ use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{Code, Finding, Provenance, Report, Verdict};
+use crate::judge::{Code, Finding, Provenance, Report, Timeline, Verdict};
 use crate::source::SourceModel;
 
 /// Progress inside one case is passed on at most this often.
@@ -379,6 +379,7 @@ fn failed(why: &str) -> Report {
         not_run: Vec::new(),
         verdict: Verdict::CouldNotRun,
         provenance: Provenance::default(),
+        timeline: Timeline::default(),
     }
 }
 

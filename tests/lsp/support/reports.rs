@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use warpsmith::judge::{
-    BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Verdict,
+    BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Timeline, Verdict,
 };
 use warpsmith::oracle::OracleLabel;
 use warpsmith::runner::protocol::{Launch, Number, OutputErrors, Place, Sample};
@@ -111,6 +111,7 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
             numpy: None,
             source_hash: String::new(),
         },
+        timeline: Timeline::default(),
     }
 }
 
