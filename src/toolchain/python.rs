@@ -1,7 +1,8 @@
 //! Finds the Python interpreter that a file's author uses.
 //!
 //! The first candidate that has torch and triton wins, in the order of [`Origin`]. Probing an
-//! interpreter runs it, also one that lies in the workspace: callers ask for trust first.
+//! interpreter runs it, also one that lies in the workspace, and nobody is asked for trust first: whoever
+//! has a file checked runs that file anyway.
 
 mod candidates;
 mod probe;
