@@ -1,6 +1,7 @@
 //! From a case to the request that makes its tensors.
 
 use super::philox::Draws;
+use super::run::JUDGE_WALL_S;
 use super::{Case, Coverage};
 use crate::oracle::Oracle;
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
@@ -44,6 +45,7 @@ pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> 
             seed: case_seed,
             inputs: inputs.collect::<Result<_, InputError>>()?,
             outputs: outputs.collect::<Result<_, InputError>>()?,
+            wall_s: JUDGE_WALL_S,
         },
     })
 }

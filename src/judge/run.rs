@@ -31,6 +31,8 @@ use crate::spec::Dtype;
 const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of the import of the user's file.
 const IMPORT_WALL_S: f64 = 60.0;
+/// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
+pub(super) const JUDGE_WALL_S: f64 = 120.0;
 /// Programs of each launch that a sampled case runs.
 const SAMPLED_PROGRAMS: u32 = 24;
 /// Programs of each launch that an offsets case runs: the corners of the grid and a few.
@@ -162,6 +164,7 @@ impl<W: Worker> CheckRun<'_, W> {
             definition: definition.name.clone(),
             reference: definition.reference.clone(),
             reference_f64: definition.extras.reference_f64.clone(),
+            wall_s: JUDGE_WALL_S,
         });
         match self.worker.request(request).await {
             Ok(Outcome::Done(_)) => Ok(()),
@@ -242,10 +245,7 @@ impl<W: Worker> CheckRun<'_, W> {
     /// First step: inputs.
     async fn prepare_all(&self, cases: Vec<Case>, progress: &Mutex<Progress>, to_run: mpsc::Sender<ToRun>) {
         for (index, case) in cases.into_iter().enumerate() {
-            if self.cancel.is_cancelled() {
-                return;
-            }
-            if left_out(&case, progress) {
+            if self.is_cancelled(&case, progress) || left_out(&case, progress) {
                 continue;
             }
             let started = Instant::now();
@@ -267,6 +267,16 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
+    /// Whether the check was cancelled; the case is then noted as not run.
+    fn is_cancelled(&self, case: &Case, progress: &Mutex<Progress>) -> bool {
+        let cancelled = self.cancel.is_cancelled();
+        if cancelled {
+            let what = format!("{} {}", case.stage, case.dtype.short());
+            lock(progress).not_run.push(NotRun::new(what, "the check was cancelled"));
+        }
+        cancelled
+    }
+
     /// Second step: the candidate. Ends early when it keeps crashing, hangs, or cannot be loaded again.
     async fn run_all(
         &self,
@@ -279,13 +289,15 @@ impl<W: Worker> CheckRun<'_, W> {
         let mut crashes = 0;
         let mut stop: Option<Stop> = None;
         while let Some(ToRun { index, case, prepared, started }) = queue.recv().await {
-            let skip = self.cancel.is_cancelled() || left_out(&case, progress);
-            if let Some(stop) = &stop {
-                lock(progress)
-                    .not_run
-                    .push(NotRun::new(format!("{} {}", case.stage, case.label()), &*stop.why));
-            }
-            if skip || stop.is_some() {
+            let skip = match &stop {
+                Some(stop) => {
+                    let what = format!("{} {}", case.stage, case.label());
+                    lock(progress).not_run.push(NotRun::new(what, &*stop.why));
+                    true
+                }
+                None => self.is_cancelled(&case, progress) || left_out(&case, progress),
+            };
+            if skip {
                 self.release(prepared.ok()).await;
                 continue;
             }
@@ -436,6 +448,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
             null_candidates: case.stage == Stage::Smoke,
+            wall_s: JUDGE_WALL_S,
         });
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => match read::<Compared>(value) {
@@ -482,7 +495,7 @@ fn stop_after(reason: crate::runner::protocol::DeathReason, crashes: u32) -> Opt
     let why = match reason {
         DeathReason::Timeout => "an earlier case did not end",
         DeathReason::Memory => "an earlier case ran out of memory",
-        DeathReason::Killed => "cancelled",
+        DeathReason::Killed => "the check was cancelled",
         _ if crashes >= CRASH_LIMIT => "too many earlier cases crashed",
         _ => return None,
     };

@@ -181,7 +181,18 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
 async fn run_to_end(worker: &FakeWorker, sweeps: usize) -> Outcomes {
     let outcomes = run(worker, plan(sweeps), &CancellationToken::new()).await.0;
     assert_eq!(worker.count("prepare"), worker.count("release"), "every case's memory is freed");
+    let accounted = cases_named(&outcomes.not_run) + outcomes.cases.len();
+    assert_eq!(accounted, sweeps + 1, "every case is run or shown as not run, once");
     outcomes
+}
+
+/// Cases that the lines stand for: `sweep f32 (4 cases)` for four.
+fn cases_named(not_run: &[NotRun]) -> usize {
+    let count = |line: &NotRun| {
+        let words = line.what.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(" cases)"));
+        words.map_or(1, |words| words.parse().expect("a count"))
+    };
+    not_run.iter().map(count).sum()
 }
 
 fn verdicts(outcomes: &Outcomes) -> Vec<Verdict> {
@@ -280,6 +291,13 @@ async fn cancelling_kills_the_runner_and_returns() {
     assert!(worker.count("close") >= 1);
     assert_eq!(worker.count("prepare"), worker.count("release"));
     assert_eq!(worker.count("open"), 1, "a cancelled check opens nothing again");
+    let left = outcomes.not_run.iter().map(|line| (line.what.as_str(), line.why.as_str()));
+    assert!(left.clone().all(|(_, why)| why == "the check was cancelled"), "{left:?}");
+    assert_eq!(
+        cases_named(&outcomes.not_run) + outcomes.cases.len(),
+        10,
+        "every case is run or shown as not run"
+    );
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ pub enum Request {
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
-    /// [`Request::Open`] on it is answered with [`Reply::Died`], reason `killed`. Done: `{}`.
+    /// [`Request::Open`] on it is answered with [`Outcome::Died`], reason `killed`. Done: `{}`.
     Close { runner: RunnerId },
 }
 
@@ -66,6 +66,8 @@ pub struct Define {
     /// A float64 reference of its own; without it, `run` is called on float64 inputs under a mode that
     /// turns casts to float32 into casts to float64.
     pub reference_f64: Option<String>,
+    /// Wall clock after which the judge runner is ended and started anew, in seconds.
+    pub wall_s: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -122,6 +124,8 @@ pub struct Prepare {
     pub inputs: Vec<InputSpec>,
     /// In the Definition's order; what the reference's outputs must look like.
     pub outputs: Vec<OutputSpec>,
+    /// As [`Define::wall_s`]; every prepared case is lost with the judge runner.
+    pub wall_s: f64,
 }
 
 /// One input of one case.
@@ -298,6 +302,8 @@ pub struct Compare {
     /// Also compare null candidates (zeros, the reference's mean, the reference of another seed, the
     /// reference on coarser inputs): a tolerance that accepts one is worthless.
     pub null_candidates: bool,
+    /// As [`Prepare::wall_s`]. The references run in this time.
+    pub wall_s: f64,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see

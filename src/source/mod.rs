@@ -25,6 +25,14 @@ pub use syntax::line_of;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KernelId(pub String);
 
+impl KernelId {
+    /// The function's own name, which is all that a launch record tells: `kernel` of `Outer.method.kernel#2`.
+    pub fn bare_name(&self) -> &str {
+        let qualified = self.0.split('#').next().unwrap_or(&self.0);
+        qualified.rsplit('.').next().unwrap_or(qualified)
+    }
+}
+
 /// A `@triton.jit` function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {

@@ -129,6 +129,9 @@ async def odd(x): pass
         ids(&model),
         ["Outer.kernel", "Outer.method.kernel", "Outer.method.later.kernel", "kernel", "kernel#2", "odd"]
     );
+    for known in &model.kernels {
+        assert_eq!(known.id.bare_name(), known.name, "what a launch of {:?} is called", known.id);
+    }
     assert_eq!(kernel(&model, "Outer.kernel").other_decorators, ["staticmethod"]);
 }
 
