@@ -83,8 +83,11 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::judge::{Code, Verdict};
+    use crate::judge::{Case, Code, Coverage, Stage, Verdict};
+    use crate::spec::Dtype;
 
     const PAGE: &str = include_str!("../../docs/records.md");
 
@@ -109,19 +112,40 @@ mod tests {
 
     #[test]
     fn every_key_is_documented() {
-        let report = Report {
-            oracle: None,
-            cases: Vec::new(),
-            findings: Vec::new(),
-            not_run: Vec::new(),
+        let report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
+        let case = Case {
+            stage: Stage::Smoke,
+            axes: [("M".to_owned(), 3)].into(),
+            dtype: Dtype::Float32,
+            layout: "contiguous".to_owned(),
+            profile: "default".to_owned(),
+            scalars: BTreeMap::new(),
+            coverage: Coverage::Full,
+        };
+        let record = CaseRecord {
+            case,
             verdict: Verdict::Passed,
-            provenance: super::super::Provenance::default(),
-            timeline: super::super::verdict::Timeline::default(),
+            findings: Vec::new(),
+            errors: vec![OutputErrors::default()],
+            launches: Vec::new(),
+            seed: u64::MAX,
+            elapsed_ms: 1.0,
         };
         let summary = summary_json(Path::new("/k.py"), &report);
-        for key in summary.as_object().expect("an object").keys() {
-            assert!(PAGE.contains(&format!("| `{key}` |")), "{key}");
+        let case = case_json(Path::new("/k.py"), &report, &record);
+        for (schema, value) in [(SUMMARY_SCHEMA, &summary), (CASE_SCHEMA, &case)] {
+            let (_, section) = PAGE.split_once(&format!("## `{schema}`")).expect("a section for each schema");
+            let section = section.split("\n## ").next().unwrap_or_default();
+            for key in value.as_object().expect("an object").keys() {
+                assert!(section.contains(&format!("| `{key}` |")), "{schema}: {key}");
+            }
+        }
+        for nested in [&case["case"], &case["errors"][0], &case["provenance"]] {
+            for key in nested.as_object().expect("an object").keys() {
+                assert!(PAGE.contains(&format!("`{key}`")), "{key} in {nested}");
+            }
         }
         assert_eq!(summary["exit"], 0);
+        assert_eq!(case["case"]["seed"], "18446744073709551615");
     }
 }

@@ -65,6 +65,7 @@ pub enum Code {
     /// The process ended without an answer, whatever its status.
     Exited,
     // could not run
+    UnreadableFile,
     NoKernel,
     NoOracle,
     NoDefinition,
@@ -100,7 +101,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -120,6 +121,7 @@ impl Code {
         Self::Raised,
         Self::Crashed,
         Self::Exited,
+        Self::UnreadableFile,
         Self::NoKernel,
         Self::NoOracle,
         Self::NoDefinition,
@@ -150,10 +152,10 @@ impl Code {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
-            NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch | SyntaxError
-            | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld | UnusablePython
-            | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable | NotLaunched
-            | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
+            | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
+            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable
+            | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | WeakTolerance => Verdict::Passed,
         }
     }
@@ -245,9 +247,24 @@ pub struct NotRun {
 
 impl Finding {
     /// A finding that is tied to no place.
-    pub(super) fn plain(code: Code, message: impl Into<String>) -> Self {
+    pub fn plain(code: Code, message: impl Into<String>) -> Self {
         let (kernel, place, called_from, element) = (None, None, Vec::new(), None);
         Self { code, kernel, place, called_from, message: message.into(), element }
+    }
+}
+
+impl Report {
+    /// A check that ended before there was anything to judge.
+    pub fn ended_at_once(finding: Finding) -> Self {
+        Self {
+            oracle: None,
+            cases: Vec::new(),
+            verdict: finding.code.verdict(),
+            findings: vec![finding],
+            not_run: Vec::new(),
+            provenance: Provenance::default(),
+            timeline: Timeline::default(),
+        }
     }
 }
 
