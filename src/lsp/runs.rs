@@ -19,7 +19,7 @@ use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{Code, Finding, Provenance, Report, Timeline, Verdict};
+use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
 
 /// Progress inside one case is passed on at most this often.
@@ -36,6 +36,8 @@ pub(crate) struct CheckJob {
     pub(crate) text_hash: blake3::Hash,
     pub(crate) code_hash: blake3::Hash,
     pub(crate) model: Arc<SourceModel>,
+    /// The interpreter that the settings name.
+    pub(crate) python: Option<PathBuf>,
 }
 
 impl Job for Arc<CheckJob> {
@@ -120,6 +122,7 @@ impl GlobalState {
             text,
             code_hash,
             model: Arc::clone(&file.model),
+            python: self.settings.python.clone(),
         });
         tracing::info!(generation, version = job.version, text = %job.text_hash, ?cause, "check requested");
         file.run = Some(FileRun { job: Arc::clone(&job), splices: Vec::new(), phase: Phase::Waiting });
@@ -364,23 +367,7 @@ fn is_cancelled(report: &Report) -> bool {
 
 /// The report of a check that gave none.
 fn failed(why: &str) -> Report {
-    let finding = Finding {
-        code: Code::JudgeFailed,
-        kernel: None,
-        place: None,
-        called_from: Vec::new(),
-        message: format!("warpsmith itself failed: {why}"),
-        element: None,
-    };
-    Report {
-        oracle: None,
-        cases: Vec::new(),
-        findings: vec![finding],
-        not_run: Vec::new(),
-        verdict: Verdict::CouldNotRun,
-        provenance: Provenance::default(),
-        timeline: Timeline::default(),
-    }
+    Report::ended_at_once(Finding::plain(Code::JudgeFailed, format!("warpsmith itself failed: {why}")))
 }
 
 /// Runs the checker on the workers; what it says reaches the main loop in order, its end last.
@@ -395,6 +382,7 @@ fn spawn(
     let request = CheckRequest {
         path: job.path.clone(),
         text: Arc::clone(&job.text),
+        python: job.python.clone(),
         // The whole file, whichever lens was clicked: a narrowed report would clear findings of kernels
         // that were not judged again.
         options: CheckOptions::default(),
