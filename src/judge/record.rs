@@ -24,7 +24,9 @@ pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
         "oracle": report.oracle,
         "case": {
             "stage": case.stage,
+            "definition": case.definition,
             "axes": case.axes,
+            "options": case.options,
             "dtype": case.dtype,
             "layout": case.layout,
             "profile": case.profile,

@@ -157,7 +157,7 @@ pub struct OutputSpec {
 pub struct Run {
     pub runner: RunnerId,
     pub case: CaseId,
-    /// Arguments by keyword; each names an input of the case.
+    /// Arguments by keyword.
     pub arguments: Vec<Argument>,
     /// Wall clock after which the runner is killed, in seconds.
     pub wall_s: f64,
@@ -168,8 +168,18 @@ pub struct Run {
 pub struct Argument {
     /// The parameter of the entry.
     pub parameter: String,
-    /// The input of the case whose tensor or scalar is passed.
-    pub input: String,
+    #[serde(flatten)]
+    pub source: ArgumentSource,
+}
+
+/// What is passed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum ArgumentSource {
+    /// The tensor or scalar of this input of the case.
+    Input { input: String },
+    /// An option that the reference has built in.
+    Value { value: Value },
 }
 
 /// How Triton launches are interpreted in one call.
