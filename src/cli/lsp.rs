@@ -6,6 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::judge::Engine;
+use crate::lsp::{logging, run_stdio};
+use crate::toolchain::{Places, Surroundings};
 
 #[derive(Debug, Args)]
 pub(super) struct LspArgs {
@@ -15,5 +17,7 @@ pub(super) struct LspArgs {
 }
 
 pub(super) fn run(_args: LspArgs) -> anyhow::Result<ExitCode> {
-    crate::lsp::run_stdio(Arc::new(Engine::for_editor()))
+    let folder = Places::of(&Surroundings::of_this_process()).ok().map(|places| places.log());
+    logging::start(folder.as_deref())?;
+    run_stdio(Arc::new(Engine::for_editor()))
 }

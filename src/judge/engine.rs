@@ -144,7 +144,7 @@ impl Engine {
             return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
         }
         let oracle = oracle::find(&request.path, &request.text, model)
-            .map_err(|miss| Box::new(missing_oracle(request, &miss)))?;
+            .map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
         let at_import = source::module_level_launches(model);
         if let Some(launch) = at_import.first() {
             let line = source::line_of(&request.text, launch.range.start);
@@ -289,7 +289,14 @@ impl Provenance {
     }
 }
 
-fn missing_oracle(request: &CheckRequest, miss: &OracleMiss) -> Finding {
+fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss) -> Finding {
+    let file = || request.path.display().to_string();
+    // What is missing may stand in the part that cannot be parsed.
+    if let Some(error) = &model.first_error {
+        let place = Place { file: file(), line: source::line_of(&request.text, error.start) };
+        let message = format!("the file cannot be parsed from here on; {miss}");
+        return Finding { place: Some(place), ..Finding::plain(Code::SyntaxError, message) };
+    }
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
@@ -299,10 +306,10 @@ fn missing_oracle(request: &CheckRequest, miss: &OracleMiss) -> Finding {
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };
-    let place = miss.range.as_ref().map(|range| Place {
-        file: request.path.display().to_string(),
-        line: source::line_of(&request.text, range.start),
-    });
+    let place = miss
+        .range
+        .as_ref()
+        .map(|range| Place { file: file(), line: source::line_of(&request.text, range.start) });
     Finding { place, ..Finding::plain(code, miss.to_string()) }
 }
 

@@ -530,7 +530,7 @@ fn unavailable(code: &str, message: String) -> Finding {
     let code = match code {
         "no-torch" | "no-triton" => Code::NoTorch,
         "triton-too-old" => Code::TritonTooOld,
-        "numpy-too-new" | "python-too-old" => Code::UnusablePython,
+        "numpy-too-new" | "python-too-old" | "broken-packages" => Code::UnusablePython,
         _ => Code::JudgeFailed,
     };
     Finding::plain(code, message)

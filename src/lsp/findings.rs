@@ -151,6 +151,8 @@ pub(crate) fn gather(report: &Report, judged: &Judged<'_>) -> Vec<FindingGroup> 
             continue;
         }
         match groups.iter_mut().find(|group| group[0].same_as(&occurrence)) {
+            // A case may tell the same thing twice; it counts once.
+            Some(group) if group.iter().any(|known| known.is_of_case(occurrence.case)) => {}
             Some(group) => group.push(occurrence),
             None => groups.push(vec![occurrence]),
         }
@@ -185,6 +187,14 @@ struct Occurrence<'a> {
 }
 
 impl Occurrence<'_> {
+    fn is_of_case(&self, case: Option<&Case>) -> bool {
+        match (self.case, case) {
+            (Some(own), Some(other)) => std::ptr::eq(own, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     fn same_as(&self, other: &Occurrence<'_>) -> bool {
         let output = |finding: &Finding| finding.element.as_ref().map(|element| element.output.clone());
         self.finding.code == other.finding.code
@@ -285,7 +295,8 @@ impl Judged<'_> {
 /// The finding's own words, the case and element it was first seen in, and how often it was seen again.
 fn message(first: &Occurrence<'_>, cases: usize) -> String {
     let mut lines = vec![first.finding.message.clone()];
-    let element = first.finding.element.as_ref().map(element);
+    let element =
+        first.finding.element.as_ref().and_then(|element| in_words(element, &first.finding.message));
     let place: Vec<String> = first.case.map(Case::label).into_iter().chain(element).collect();
     if !place.is_empty() {
         lines.push(place.join(" · "));
@@ -298,16 +309,19 @@ fn message(first: &Occurrence<'_>, cases: usize) -> String {
     lines.join("\n")
 }
 
-fn element(element: &BadElement) -> String {
+/// The first bad element, unless the message names it already.
+fn in_words(element: &BadElement, message: &str) -> Option<String> {
     let index: Vec<String> = element.index.iter().map(u64::to_string).collect();
-    format!(
-        "{}[{}]: expected {}, got {}, allowed error {}",
-        element.output,
-        index.join(", "),
-        show(element.expected),
-        show(element.got),
-        show(element.allowed)
-    )
+    let index = format!("[{}]", index.join(", "));
+    (!message.contains(&index)).then(|| {
+        format!(
+            "{}{index}: expected {}, got {}, allowed error {}",
+            element.output,
+            show(element.expected),
+            show(element.got),
+            show(element.allowed)
+        )
+    })
 }
 
 #[cfg(test)]

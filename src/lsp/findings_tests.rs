@@ -1,5 +1,9 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::judge::{CaseRecord, Coverage, Stage};
 use crate::source;
+use crate::spec::Dtype;
 
 const FILE: &str = "/k/two.py";
 const TEXT: &str = "\
@@ -105,6 +109,44 @@ fn two_outputs_are_two_findings() {
         ..finding(Code::Mismatch, None, None)
     };
     assert_eq!(standing(vec![of_output("y"), of_output("z"), of_output("y")]).len(), 2);
+}
+
+#[test]
+fn a_case_counts_once_and_an_element_is_named_once() {
+    let element = BadElement {
+        output: "y".to_owned(),
+        index: vec![2],
+        expected: Default::default(),
+        got: Default::default(),
+        allowed: Default::default(),
+    };
+    let mut told = finding(Code::Mismatch, None, None);
+    told.element = Some(element);
+    told.message = "1 element differs, at [2]: expected 0, got 0".to_owned();
+    let case = |n| Case {
+        stage: Stage::Smoke,
+        axes: BTreeMap::from([("N".to_owned(), n)]),
+        dtype: Dtype::Float32,
+        layout: "contiguous".to_owned(),
+        profile: "normal".to_owned(),
+        scalars: BTreeMap::new(),
+        coverage: Coverage::Full,
+    };
+    let record = |n| CaseRecord {
+        case: case(n),
+        verdict: Verdict::Wrong,
+        findings: vec![told.clone(), told.clone()],
+        errors: Vec::new(),
+        launches: Vec::new(),
+        seed: 1,
+        elapsed_ms: 1.0,
+    };
+    let model = source::parse(TEXT);
+    let report = Report { cases: vec![record(1), record(2)], ..report(Vec::new()) };
+    let groups = gather(&report, &judged(&model));
+    assert_eq!(groups.len(), 1);
+    assert_eq!(groups[0].message, format!("{}\nN=1 · f32\nand 1 more case", told.message));
+    assert_eq!(groups[0].related.len(), 1);
 }
 
 #[test]
