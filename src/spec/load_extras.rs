@@ -11,7 +11,7 @@ use super::load::{check_run, read_dtype};
 use super::problem::JsonPath;
 use super::reader::{At, Object, Reader, listed};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "dtypes",
     "args",
     "vary",

@@ -68,13 +68,16 @@ fn named_sizes(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
     for (name, axes) in &definition.extras.sizes {
         match coverage(definition, axes) {
             Some(Coverage::Full) => {
-                let cases =
-                    dtypes.iter().map(|&dtype| case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
+                let cases = dtypes
+                    .iter()
+                    .map(|&dtype| case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
                 let new: Vec<Case> = cases.filter(|case| !plan.cases.contains(case)).collect();
                 plan.cases.extend(new);
             }
             Some(coverage) => {
-                plan.cases.extend(turn.next().map(|dtype| case(definition, Stage::Sweep, axes.clone(), dtype, coverage)));
+                plan.cases.extend(
+                    turn.next().map(|dtype| case(definition, Stage::Sweep, axes.clone(), dtype, coverage)),
+                );
             }
             None => too_large.push(name.clone()),
         }
