@@ -17,7 +17,7 @@ from triton._C.libtriton import interpreter as _native
 from triton._C.libtriton import ir as _ir
 from triton.runtime import interpreter as stock
 
-from . import dots, libdevice
+from . import dots, integers, libdevice
 from .checks import Base, MemoryChecker
 from .errors import DeviceAssertFailed, InterpreterUnsupported
 from .numerics import (
@@ -159,6 +159,23 @@ class CheckedBuilder(stock.InterpreterBuilder):
 
     def create_idiv(self, lhs: Any, rhs: Any) -> Any:
         return self._carry_union(super().create_idiv(lhs, rhs), lhs, rhs)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
+        return Handle(integers.high_half_of_product(lhs.data, rhs.data), lhs.dtype.scalar)
+
+    def create_ashr(self, lhs: Any, rhs: Any) -> Any:
+        result = Handle(integers.arithmetic_shift_right(lhs.data, rhs.data), lhs.dtype.scalar)
+        return self._carry_union(result, lhs, rhs)
+
+    def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
+        lanes = None if mask is None else mask.data
+        return Handle(integers.histogram(data.data, bins, lanes), tl.int32)
+
+    def get_all_ones_value(self, type: Any) -> Any:
+        return Handle(integers.all_ones(np_dtype(type)), type.scalar)
+
+    def get_bf16(self, value: float) -> Any:
+        return Handle(float32_to_bfloat16(np.array([value], np.float32)), tl.bfloat16)
 
     def create_fneg(self, arg: Any) -> Any:
         return self.unary_op(arg, np.negative)
@@ -471,6 +488,12 @@ class CheckedBuilder(stock.InterpreterBuilder):
         if a.dtype.scalar.name == "fp32" and input_precision == _ir.INPUT_PRECISION.TF32:
             self.record_tf32()
         return Handle(dots.dot(a, b, d, input_precision), d.dtype.scalar)
+
+    def create_dot_scaled(self, lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, *rest: Any) -> Any:
+        stock_dot = getattr(super(), "create_dot_scaled", None)
+        if stock_dot is None or "bf16" in (lhs.dtype.scalar.name, rhs.dtype.scalar.name):
+            raise InterpreterUnsupported("`tl.dot_scaled` with these operands")
+        return stock_dot(lhs, lhs_scale, lhs_format, rhs, *rest)
 
     # Effects
 

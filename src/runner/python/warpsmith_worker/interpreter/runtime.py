@@ -146,6 +146,8 @@ def install(paths: UserPaths) -> Runtime:
     """Patches Triton for the rest of the process; raises `InterpreterUnsupported` when it does not fit."""
     if not hasattr(stock, "InterpretedFunction") or not hasattr(stock.InterpretedFunction, "run"):
         raise InterpreterUnsupported(f"triton {triton.__version__} has another interpreter than expected")
+    if not isinstance(tl.standard.sum, stock.InterpretedFunction):
+        raise InterpreterUnsupported("TRITON_INTERPRET=1 was not set when triton was imported")
     runtime = Runtime(paths)
     stock.interpreter_builder = runtime.builder
     runtime.semantic.builder = runtime.builder
@@ -190,6 +192,8 @@ def _bound(member: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
 
 
 def _patch_language() -> None:
+    # Up to Triton 3.6 this breaks with NumPy 2.4, which converts only 0-d arrays.
+    tl.tensor.__index__ = lambda self: int(self.handle.data.reshape(-1)[0])
     for module in (tl, tl.core):
         module.reduce = reductions.reduce
         module.associative_scan = reductions.associative_scan
