@@ -129,7 +129,7 @@ class Rules(unittest.TestCase):
         self.assertEqual(unsupported["place"]["line"], line_of(self.kernels, "assembly"))
 
     def test_a_jit_function_is_not_called_from_the_host(self) -> None:
-        with self.assertRaises(RuntimeError):
+        with self.assertRaises(interpreter.TritonCompileError):
             self.kernels.fill(self.x, 64, 64)
 
     def test_nothing_is_left_in_the_users_module(self) -> None:

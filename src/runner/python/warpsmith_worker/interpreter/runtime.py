@@ -18,7 +18,7 @@ from triton.runtime import interpreter as stock
 from . import executor, host, libdevice, reductions
 from .arguments import Signature
 from .builder import CheckedBuilder
-from .errors import FrontEndError, InterpreterUnsupported, Place
+from .errors import FrontEndError, InterpreterUnsupported, Place, TritonCompileError
 from .overflow import Overflow
 from .places import Places, UserPaths
 from .semantics import Helpers
@@ -77,7 +77,8 @@ class Runtime:
     def call_device_function(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """One jit function called by another."""
         if self.launch is None:
-            raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+            message = f"the kernel {kernel.fn.__name__} is called without a grid outside of a kernel"
+            raise TritonCompileError(message, self.places.host())
         return self.rewritten(kernel)(*arguments, **named)
 
     @contextmanager
