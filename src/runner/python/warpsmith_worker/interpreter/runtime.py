@@ -112,6 +112,8 @@ class Runtime:
         while traceback.tb_next is not None:
             traceback = traceback.tb_next
         code = traceback.tb_frame.f_code
+        if code in _CALLS_FOR_THE_KERNEL:
+            return isinstance(error, TypeError)  # the kernel gave arguments that the callee does not take
         file = os.path.abspath(code.co_filename)
         if file.startswith(_FRONT_END_FILES):
             return True
@@ -141,6 +143,9 @@ class Runtime:
         if known is None or known[0].expired() or known[1].nbytes != storage.nbytes():
             return None
         return known[1]
+
+
+_CALLS_FOR_THE_KERNEL = {Runtime.call_device_function.__code__}
 
 
 def install(paths: UserPaths) -> Runtime:
@@ -186,6 +191,7 @@ def _bound(member: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
         named["_semantic"] = semantic
         return inner(*arguments, **named)
 
+    _CALLS_FOR_THE_KERNEL.add(call.__code__)
     call.__name__ = getattr(member, "__name__", "builtin")
     call.__doc__ = member.__doc__
     call.__triton_builtin__ = True  # type: ignore[attr-defined]
