@@ -3,7 +3,7 @@
 Subclasses the stock builder: what is not overridden here works as Triton ships it. Signatures take `*rest`
 where Triton versions differ.
 """
-# ruff: noqa: D102, ARG002, A002 - names and signatures of these methods are Triton's
+# ruff: noqa: A002 - names and signatures of these methods are Triton's
 
 from __future__ import annotations
 

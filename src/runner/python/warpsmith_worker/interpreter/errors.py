@@ -8,7 +8,7 @@ Place = dict[str, Any]
 """``{"file": str, "line": int}`` with a 1-based line, as ``Place`` of the protocol."""
 
 
-class InterpreterUnsupported(Exception):  # noqa: N818 - says what is the case
+class InterpreterUnsupported(Exception):
     """The kernel uses something that cannot be judged here: the case could not run, nobody is wrong.
 
     ``code`` is ``inline-asm``, ``libdevice`` or ``interpreter``.
@@ -31,7 +31,7 @@ class TritonCompileError(Exception):
         self.called_from = called_from or []
 
 
-class DeviceAssertFailed(RuntimeError):  # noqa: N818
+class DeviceAssertFailed(RuntimeError):
     """A ``tl.device_assert`` did not hold; ends the launch, and never leaves it."""
 
 
@@ -39,5 +39,5 @@ class FrontEndError(Exception):
     """A rule of Triton's front end that our own checks found broken; becomes `TritonCompileError`."""
 
 
-class AmbiguousTruth(FrontEndError):  # noqa: N818
+class AmbiguousTruth(FrontEndError):
     """A tensor with more than one element was used as a condition."""

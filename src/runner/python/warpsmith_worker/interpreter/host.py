@@ -1,5 +1,4 @@
 """What host code around kernels asks of a GPU: autotuning, benchmarks and the active driver."""
-# ruff: noqa: ARG002, ARG004 - the driver's methods take what Triton passes
 
 from __future__ import annotations
 

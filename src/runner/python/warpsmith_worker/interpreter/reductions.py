@@ -1,5 +1,5 @@
 """`tl.reduce` and `tl.associative_scan`, rounded like the trees of threads that compute them on a GPU."""
-# ruff: noqa: A002, ARG001 - the signatures are Triton's
+# ruff: noqa: A002 - the signatures are Triton's
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def rewrite(function: FunctionType, helpers: Any, is_library: bool) -> FunctionT
     code = compile(module, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
     function.__globals__[HELPERS] = helpers
     names: dict[str, Any] = {}
-    exec(code, function.__globals__, names)  # noqa: S102 - the user's own kernel, rewritten
+    exec(code, function.__globals__, names)
     if function.__code__.co_freevars:
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         return names[_OUTER](*cells)
