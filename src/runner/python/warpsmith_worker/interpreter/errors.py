@@ -32,7 +32,7 @@ class TritonCompileError(Exception):
 
 
 class DeviceAssertFailed(RuntimeError):
-    """A ``tl.device_assert`` did not hold; ends the launch, and never leaves it."""
+    """A ``tl.device_assert`` did not hold; a GPU would trap, so the launch ends here."""
 
 
 class FrontEndError(Exception):
