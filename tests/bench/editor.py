@@ -23,7 +23,13 @@ class Editor:
         )
         self.messages: Queue[tuple[float, Message]] = Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        self.send({"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}})
+        self.send(
+            {
+                "id": 1,
+                "method": "initialize",
+                "params": {"processId": None, "rootUri": None, "capabilities": {}},
+            }
+        )
         self.wait(lambda message: message.get("id") == 1, 20)
         self.send({"method": "initialized", "params": {}})
 
@@ -56,11 +62,19 @@ class Editor:
         """Changes the whole document and saves it; the time of the save."""
         document = {"uri": file.as_uri(), "version": version}
         changes = [{"text": text}]
-        self.send({"method": "textDocument/didChange", "params": {"textDocument": document, "contentChanges": changes}})
+        self.send(
+            {
+                "method": "textDocument/didChange",
+                "params": {"textDocument": document, "contentChanges": changes},
+            }
+        )
         file.write_text(text)
         at = time.perf_counter()
         self.send(
-            {"method": "textDocument/didSave", "params": {"textDocument": {"uri": file.as_uri()}, "text": text}}
+            {
+                "method": "textDocument/didSave",
+                "params": {"textDocument": {"uri": file.as_uri()}, "text": text},
+            }
         )
         return at
 

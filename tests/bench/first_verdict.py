@@ -6,8 +6,8 @@ Measures on this machine, with nothing else running:
 
 - cold: `warpsmith check --stage smoke` as a process of its own, with its timeline;
 - all: the same with all stages, for each starter;
-- warm: in a language server that has checked before, from the save to the Error of a wrong kernel and to the end
-  of the check of a right one (all stages);
+- warm: in a language server that has checked before, from the save to the Error of a wrong kernel, and to the
+  end of the check of a right one (all stages);
 - resident memory of the server alone, and of everything below it.
 
 Nothing is asserted. Figures are medians with the smallest and largest of `n` repeats.
@@ -52,7 +52,11 @@ def check(binary: str, arguments: list[str], environment: dict[str, str]) -> tup
     """Wall clock of one check in milliseconds, and its summary."""
     began = time.perf_counter()
     process = subprocess.run(
-        [binary, "check", "--json", "--no-setup", *arguments], capture_output=True, text=True, env=environment, check=False
+        [binary, "check", "--json", "--no-setup", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     elapsed_ms = (time.perf_counter() - began) * 1e3
     return elapsed_ms, json.loads(process.stdout.splitlines()[-1])
@@ -63,7 +67,8 @@ def measure_checks(binary: str, environment: dict[str, str]) -> dict[str, Any]:
     softmax = str(ROOT / "kernels/triton/softmax.py")
     smoke = [check(binary, ["--stage", "smoke", softmax], environment) for _ in range(COLD_REPEATS)]
     phases = {
-        phase: spread([summary["timeline_ms"][phase] for _, summary in smoke]) for phase in smoke[0][1]["timeline_ms"]
+        phase: spread([summary["timeline_ms"][phase] for _, summary in smoke])
+        for phase in smoke[0][1]["timeline_ms"]
     }
     everything = {}
     for name in STARTERS:
@@ -108,7 +113,11 @@ def measure_server(binary: str, environment: dict[str, str]) -> dict[str, Any]:
                 to_clear.append((cleared - saved_again) * 1e3)
         memory = resident(editor.server.pid)
         editor.close()
-    return {"warm_save_to_error": spread(to_error), "warm_save_to_passed_all_stages": spread(to_clear), "memory": memory}
+    return {
+        "warm_save_to_error": spread(to_error),
+        "warm_save_to_passed_all_stages": spread(to_clear),
+        "memory": memory,
+    }
 
 
 def resident(pid: int) -> dict[str, float]:
@@ -123,7 +132,9 @@ def resident(pid: int) -> dict[str, float]:
     return {
         "server_resident_mb": round(_field(f"/proc/{pid}/status", "VmRSS:") / 1e3, 1),
         "processes_below": len(below),
-        "below_proportional_mb": round(sum(_field(f"/proc/{child}/smaps_rollup", "Pss:") for child in below) / 1e3, 1),
+        "below_proportional_mb": round(
+            sum(_field(f"/proc/{child}/smaps_rollup", "Pss:") for child in below) / 1e3, 1
+        ),
     }
 
 
@@ -137,9 +148,15 @@ def _field(path: str, name: str) -> int:
 
 def environment_of(binary: str, environment: dict[str, str]) -> dict[str, Any]:
     """What the figures depend on."""
-    _, summary = check(binary, ["--stage", "smoke", "--dtype", "f32", str(ROOT / "kernels/triton/softmax.py")], environment)
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    _, summary = check(
+        binary, ["--stage", "smoke", "--dtype", "f32", str(ROOT / "kernels/triton/softmax.py")], environment
+    )
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),

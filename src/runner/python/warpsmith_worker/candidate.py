@@ -9,7 +9,6 @@ import importlib
 import inspect
 import os
 import pkgutil
-import random
 import secrets
 import socket
 import sys
@@ -228,8 +227,10 @@ class _CaseMemory:
 
 
 def _seed_afresh() -> None:
-    """All runners are copies of one process: without this they would draw the same numbers."""
-    random.seed()
+    """All runners are copies of one process: without this they would draw the same numbers.
+
+    Python's own `random` seeds itself after a fork.
+    """
     numpy.random.seed(secrets.randbits(32))
     torch.manual_seed(secrets.randbits(63))
 
