@@ -66,10 +66,23 @@ pub enum Coverage {
     Offsets,
 }
 
+/// The layout of tensors that nobody transposed, sliced or expanded.
+pub const CONTIGUOUS: &str = "contiguous";
+/// Values as the Definition draws them.
+pub const DEFAULT_PROFILE: &str = "default";
+
+/// `M=4 N=8`; strings without their quotes.
+fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
+    let word = |(name, value): (&String, &V)| format!("{name}={}", value.to_string().trim_matches('"'));
+    values.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// One case, before it is run. The seed belongs to the run and is told only with the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     pub stage: Stage,
+    /// The Definition's name: an entry may implement several (`flash_attention_causal` and the full one).
+    pub definition: String,
     /// Values of the Definition's variable axes, by name.
     pub axes: BTreeMap<String, u64>,
     /// The dtype of the Definition's first input; every spec of the same dtype follows it.
@@ -78,15 +91,27 @@ pub struct Case {
     pub layout: String,
     /// Name of the value profile: `normal`.
     pub profile: String,
-    /// Scalars passed in this case, by input name.
+    /// Scalar inputs with another value than the Definition's default, by name.
     pub scalars: BTreeMap<String, Value>,
+    /// Options that chose the Definition, by parameter of the entry (`causal`).
+    pub options: BTreeMap<String, Value>,
     pub coverage: Coverage,
 }
 
 impl Case {
-    /// `M=127 N=1000 · f16`, as people read it in tables and messages.
+    /// `M=127 N=1000 · causal=true · transposed · f16`, as people read it in tables and messages: axes, then
+    /// what differs from the plain case, then the dtype. Two cases of one check never share stage and label.
     pub fn label(&self) -> String {
-        let axes: Vec<String> = self.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("{} · {}", axes.join(" "), self.dtype.short())
+        format!("{} · {}", self.shape_label(), self.dtype.short())
+    }
+
+    /// [`Self::label`] without the dtype.
+    pub fn shape_label(&self) -> String {
+        let mut parts = vec![words(&self.axes)];
+        parts.extend((!self.options.is_empty()).then(|| words(&self.options)));
+        parts.extend((!self.scalars.is_empty()).then(|| words(&self.scalars)));
+        parts.extend((self.layout != CONTIGUOUS).then(|| self.layout.clone()));
+        parts.extend((self.profile != DEFAULT_PROFILE).then(|| self.profile.clone()));
+        parts.join(" · ")
     }
 }

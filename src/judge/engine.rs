@@ -1,7 +1,7 @@
 //! The engine behind the command line and the language server: finds the environment, keeps its worker
 //! warm, finds the oracle, runs the plan.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::oracle::{self, MissKind, Oracle, OracleMiss};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, KernelId, SourceModel};
+use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
 use crate::toolchain::{Memory, Places, Surroundings};
@@ -118,17 +119,25 @@ impl Engine {
             Ok(seed) => seed,
             Err(finding) => return report.ended_by(*finding),
         };
-        let plan = stages::plan(&oracle.definition, &request.options, seed);
+        let run =
+            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
+        let candidate = match run.load().await {
+            Ok(candidate) => candidate,
+            Err(finding) => return report.ended_by(finding),
+        };
+        report.timeline.loaded = Some(milliseconds_since(began));
+        let (definitions, not_chosen) = run.choose(&candidate);
+        let plan = stages::plan(&definitions, &request.options, seed);
+        report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
-            report.not_run = plan.not_run;
-            return report.ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &oracle)));
+            run.close(&candidate).await;
+            report.not_run.extend(plan.not_run);
+            return report
+                .ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &definitions)));
         }
-        let run =
-            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
-        let outcomes = run.run(plan).await;
-        report.timeline.loaded = outcomes.loaded_ms;
+        let outcomes = run.run(candidate, plan).await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
         report.timeline.end = Some(milliseconds_since(began));
         report.finish(outcomes, &request.options, cancel.is_cancelled())
@@ -144,7 +153,7 @@ impl Engine {
             return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
         }
         let oracle = oracle::find(&request.path, &request.text, model)
-            .map_err(|miss| Box::new(missing_oracle(request, &miss)))?;
+            .map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
         let at_import = source::module_level_launches(model);
         if let Some(launch) = at_import.first() {
             let line = source::line_of(&request.text, launch.range.start);
@@ -297,7 +306,14 @@ impl Provenance {
     }
 }
 
-fn missing_oracle(request: &CheckRequest, miss: &OracleMiss) -> Finding {
+fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss) -> Finding {
+    let file = || request.path.display().to_string();
+    // What is missing may stand in the part that cannot be parsed.
+    if let Some(error) = &model.first_error {
+        let place = Place { file: file(), line: source::line_of(&request.text, error.start) };
+        let message = format!("the file cannot be parsed from here on; {miss}");
+        return Finding { place: Some(place), ..Finding::plain(Code::SyntaxError, message) };
+    }
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
@@ -307,24 +323,21 @@ fn missing_oracle(request: &CheckRequest, miss: &OracleMiss) -> Finding {
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };
-    let place = miss.range.as_ref().map(|range| Place {
-        file: request.path.display().to_string(),
-        line: source::line_of(&request.text, range.start),
-    });
+    let place = miss
+        .range
+        .as_ref()
+        .map(|range| Place { file: file(), line: source::line_of(&request.text, range.start) });
     Finding { place, ..Finding::plain(code, miss.to_string()) }
 }
 
-fn nothing_left(options: &CheckOptions, oracle: &Oracle) -> String {
-    let dtypes: Vec<&str> = oracle.definition.dtypes().into_iter().map(|dtype| dtype.name()).collect();
-    if options.stages.is_empty() || !options.dtypes.is_empty() {
-        format!(
-            "no case is left to run; the Definition `{}` has the dtypes {}",
-            oracle.definition.name,
-            dtypes.join(", ")
-        )
-    } else {
-        "no case is left to run: this version has the stages smoke and sweep".to_owned()
+fn nothing_left(options: &CheckOptions, definitions: &[&Definition]) -> String {
+    let dtypes: BTreeSet<&str> =
+        definitions.iter().flat_map(|definition| definition.dtypes()).map(Dtype::name).collect();
+    if options.dtypes.is_empty() {
+        return "no case is left to run".to_owned();
     }
+    let dtypes: Vec<&str> = dtypes.into_iter().collect();
+    format!("no case is left to run; this operation has the dtypes {}", dtypes.join(", "))
 }
 
 fn random_seed() -> Result<u64, Box<Finding>> {

@@ -24,7 +24,9 @@ pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
         "oracle": report.oracle,
         "case": {
             "stage": case.stage,
+            "definition": case.definition,
             "axes": case.axes,
+            "options": case.options,
             "dtype": case.dtype,
             "layout": case.layout,
             "profile": case.profile,
@@ -115,6 +117,8 @@ mod tests {
         let report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
         let case = Case {
             stage: Stage::Smoke,
+            definition: "softmax".to_owned(),
+            options: BTreeMap::new(),
             axes: [("M".to_owned(), 3)].into(),
             dtype: Dtype::Float32,
             layout: "contiguous".to_owned(),

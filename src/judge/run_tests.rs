@@ -132,11 +132,13 @@ fn right() -> Outcome {
 fn case(stage: Stage) -> Case {
     Case {
         stage,
+        definition: "softmax".to_owned(),
         axes: BTreeMap::from([("M".to_owned(), 3), ("N".to_owned(), 3)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
         profile: "default".to_owned(),
         scalars: BTreeMap::new(),
+        options: BTreeMap::new(),
         coverage: Coverage::Full,
     }
 }
@@ -149,9 +151,11 @@ fn plan(sweeps: usize) -> Plan {
 async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Outcomes, Vec<CheckEvent>) {
     let oracle = Oracle {
         label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
-        definition: builtin_named("softmax").expect("a Definition of this binary"),
         entry: "kernel_fn".to_owned(),
-        parameters: Vec::new(),
+        variants: vec![Variant {
+            definition: builtin_named("softmax").expect("a Definition of this binary"),
+            parameters: Vec::new(),
+        }],
     };
     let source = Source {
         path: "/k.py".to_owned(),
@@ -169,7 +173,8 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         events: &events,
         cancel,
     };
-    let outcomes = run.run(plan).await;
+    let candidate = run.load().await.unwrap_or_else(|finding| panic!("{}", finding.message));
+    let outcomes = run.run(candidate, plan).await;
     drop(events);
     let mut seen = Vec::new();
     while let Some(event) = receiver.recv().await {

@@ -238,6 +238,11 @@ impl Definition {
         self.extras.args.get(name)
     }
 
+    /// Options of the entry that this Definition fixes: `causal` of a causal attention.
+    pub fn options(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.extras.args.iter().filter(|(name, _)| self.input(name).is_none())
+    }
+
     /// How the values of a tensor input are drawn. Floats without a rule are drawn from the standard
     /// normal distribution, booleans from both values. `None` for integers without a rule (random
     /// indices would read anywhere), scalars and unknown names.

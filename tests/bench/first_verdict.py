@@ -6,7 +6,7 @@ Measures on this machine, with nothing else running:
 
 - cold: `warpsmith check --stage smoke` as a process of its own, with its timeline;
 - all: the same with all stages, for each starter;
-- warm: in a language server that has checked before, from the save to the Error of a wrong kernel and to the
+- warm: in a language server that has checked before, from the save to the Error of a wrong kernel, and to the
   end of the check of a right one (all stages);
 - resident memory of the server alone, and of everything below it.
 

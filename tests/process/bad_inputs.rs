@@ -135,6 +135,20 @@ fn syntax_error() {
     );
 }
 
+/// Also where the error hides the entry, so that no convention is seen.
+#[test]
+fn syntax_error_in_the_entry() {
+    let Some(outcome) =
+        check_entry("syntax_error_in_the_entry", "", "def kernel_fn(x:\n    return softmax(x)\n")
+    else {
+        return;
+    };
+    outcome.could_not_run("syntax-error");
+    let line = KERNEL.lines().count() as u64 + 1;
+    let placed = outcome.checked.findings().into_iter().any(|finding| finding["place"]["line"] == line);
+    assert!(placed, "{}", outcome.checked.describe());
+}
+
 #[test]
 fn no_kernel_and_no_oracle() {
     let Some(outcome) = check_text("no_kernel", "def kernel_fn(x):\n    return x\n") else { return };

@@ -27,6 +27,8 @@ interpreter.install(
 )
 
 import torch  # noqa: E402
+import triton.language as tl  # noqa: E402, F401 - tests take it from here, so that nothing imports it earlier
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402, F401
 
 torch.set_num_threads(1)
 

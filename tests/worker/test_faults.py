@@ -117,9 +117,9 @@ class Modules(WorkerTest):
 
     def test_standard_library_is_not_shadowed(self) -> None:
         path = self.worker.write(
-            "import json, fractions\njson.dumps\ndef kernel_fn(x):\n    pass\n", "json.py"
+            "import json, colorsys\njson.dumps\ndef kernel_fn(x):\n    pass\n", "json.py"
         )
-        (path.parent / "fractions.py").write_text("raise AssertionError('shadows the standard library')")
+        (path.parent / "colorsys.py").write_text("raise AssertionError('shadows the standard library')")
         self.assertIn("done", self.worker.open_file(path))
 
     def test_source_can_be_inspected(self) -> None:
@@ -197,10 +197,10 @@ class Calls(WorkerTest):
             "import torch; y = torch.empty(1 << 42, dtype=torch.uint8)",
             "import numpy; y = numpy.ones(1 << 40)",
             "y = bytearray(1 << 40)",
-            "y = [bytearray(1 << 28) for _ in range(100)]",
+            "y = [bytearray(1 << 26) for _ in range(100)]",
         ):
             raised = self.raised(
-                f"def kernel_fn(x):\n    {statement}\n", address_space_bytes=4 << 30, resident_bytes=32 << 30
+                f"def kernel_fn(x):\n    {statement}\n", address_space_bytes=2 << 30, resident_bytes=32 << 30
             )
             expected = "raised" if statement == "y = bytearray(1 << 40)" else "out-of-memory"
             self.assertEqual(raised["code"], expected, (statement, raised["message"]))

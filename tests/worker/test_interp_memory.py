@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.worker.interp_support import (
     SHOWN_PATH,
+    TensorDescriptor,
     interpreter,
     kinds,
     line_of,
@@ -118,6 +119,29 @@ class Bounds(MemoryTest):
         self.assertTrue(torch.equal(x, y))
         report = self.launch("through_descriptor", (2,), x, y, 6, 16, 8, TM=4, TN=8)
         self.assert_found(report, "out-of-bounds-load", "descriptor", "past the end of `x`")
+
+    def test_descriptors_made_by_the_host(self) -> None:
+        x, y = torch.randn(8, 16), torch.zeros(8, 16)
+        source = TensorDescriptor(x, [8, 16], [16, 1], [4, 8])
+        target = TensorDescriptor(y, [8, 16], [16, 1], [4, 8])
+        self.assert_clean(self.launch("through_host_descriptor", (2,), source, target, COLUMNS=16))
+        self.assertTrue(torch.equal(x, y))
+        source = TensorDescriptor(x[:4].clone(), [8, 16], [16, 1], [4, 8])
+        report = self.launch("through_host_descriptor", (2,), source, target, COLUMNS=16)
+        self.assert_found(report, "out-of-bounds-load", "host-descriptor", "past the end of `source`")
+
+    def test_block_pointers_where_triton_has_them(self) -> None:
+        x, y = torch.randn(6, 12), torch.zeros(6, 12)
+        with session() as running:
+            try:
+                self.kernels.through_block_pointer[(1,)](x, y, 6, 12, TR=8, TC=16, CHECK=True)
+            except interpreter.TritonCompileError as error:
+                self.assertIn("have been removed", str(error))
+                return
+        self.assert_clean(running.report())
+        self.assertTrue(torch.equal(x, y))
+        report = self.launch("through_block_pointer", (1,), x, y, 6, 12, TR=8, TC=16, CHECK=False)
+        self.assert_found(report, "out-of-bounds-load", "block-pointer", "past the end of `x`")
 
     def test_d02_transpose_without_masks(self) -> None:
         x, y = torch.randn(40, 56), torch.zeros(56, 40)
@@ -251,6 +275,10 @@ class Overflow(MemoryTest):
         self.assertEqual(finding["occurrences"], 2)
         self.assert_clean(self.launch("row_copy_in_64_bits", (3,), rows, x, y, self.COLUMNS, B=16))
 
+    def test_an_annotated_argument_has_its_own_width(self) -> None:
+        x, y = torch.empty(2**31 + 8, dtype=torch.int8), torch.zeros(1, dtype=torch.int8)
+        self.assert_clean(self.launch("by_annotated_index", (1,), x, y, 2**15, 2**16))
+
     def test_loop_variables_are_32_bits_wide(self) -> None:
         x, y = torch.empty(2**31 + 2**27, dtype=torch.int8), torch.zeros(3, dtype=torch.int8)
         report = self.launch("loop_variable_overflows", (1,), x, y, 3, STEP=2**30)
@@ -266,9 +294,9 @@ class Overflow(MemoryTest):
 
 class Asserts(MemoryTest):
     def test_device_assert(self) -> None:
-        with session() as running, self.assertRaises(interpreter.DeviceAssertFailed):
-            self.kernels.asserts[(1,)](torch.tensor([1.0, -1.0]), B=2)
-        self.assert_found(running.report(), "device-assert", "device-assert", "values must not be negative")
+        report = self.launch("asserts", (3,), torch.tensor([1.0, -1.0]), B=2)
+        self.assert_found(report, "device-assert", "device-assert", "values must not be negative")
+        self.assertEqual(report["launches"][0]["programs_run"], 1)
         self.assert_clean(self.launch("asserts", (1,), torch.ones(2), B=2))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-import triton.language as tl
-
-from tests.worker.interp_support import kinds, line_of, load, poisoned_empty, session, torch
+from tests.worker.interp_support import interpreter, kinds, line_of, load, poisoned_empty, session, tl, torch
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -204,9 +202,35 @@ class Numerics(unittest.TestCase):
         self.launch("python_logic", x, out, 10, B=16)
         o = torch.arange(16)
         inside = (o < 10) & (o > 2)
-        for row, mask in enumerate((inside, ~inside, ((o > 4) & (o < 7)) | (o == 0))):
+        for row, mask in enumerate((inside, ~inside, (o == 4) | (o == 0))):
             self.assertTrue(torch.equal(out[row], torch.where(mask, x, torch.tensor(99.0))))
         self.assertTrue(torch.equal(out[3], torch.maximum(x, torch.clamp(o, max=3))))
+
+    def test_comparison_chains(self) -> None:
+        out = torch.zeros(16)
+        with session() as running:
+            try:
+                self.kernels.comparison_chain[(1,)](out, B=16)
+            except interpreter.TritonCompileError as error:
+                self.assertIn("multiple comparison", str(error))  # older compilers refuse them
+                self.assertEqual(error.place["line"], line_of(self.kernels, "chain"))
+                return
+        self.assertEqual(kinds(running.report()), [])
+        self.assertEqual(out.nonzero().ravel().tolist(), [5, 6, 7])
+
+    def test_integer_functions(self) -> None:
+        for dtype in (torch.int32, torch.int64):
+            limits = torch.iinfo(dtype)
+            x = torch.randint(limits.min, limits.max, (16,), dtype=dtype)
+            out = torch.zeros(4, 16, dtype=dtype)
+            self.launch("integer_functions", x, out, B=16)
+            bits = limits.bits
+            high = [((v % 2**bits) ** 2 >> bits) for v in x.tolist()]
+            high = [v - 2**bits if v >= 2 ** (bits - 1) else v for v in high]
+            self.assertEqual(out[0].tolist(), high)
+            self.assertTrue(torch.equal(out[1], x >> 3))
+            self.assertTrue(torch.equal(out[2], ~x))
+            self.assertTrue(torch.equal(out[3], torch.bincount(x & 15, minlength=16).to(dtype)))
 
     def test_not_a_number_survives_bfloat16(self) -> None:
         a = torch.tensor([float("nan"), float("inf"), -float("inf"), 3e38]).to(torch.bfloat16)

@@ -82,6 +82,10 @@ class Rules(unittest.TestCase):
         self.assert_refused("one_is_constant", "one", "no attribute 'to'", self.x, 1)
         self.accepted("one_is_constant", self.x, 2)
 
+    def test_calls_must_fit_the_callee(self) -> None:
+        self.assert_refused("unknown_keyword", "keyword", "maks")
+        self.assert_refused("missing_argument", "missing-argument", "'n'")
+
     def test_subscripts_cannot_be_assigned(self) -> None:
         self.assert_refused("stores_to_subscript", "subscript", "item assignment")
 
@@ -129,7 +133,7 @@ class Rules(unittest.TestCase):
         self.assertEqual(unsupported["place"]["line"], line_of(self.kernels, "assembly"))
 
     def test_a_jit_function_is_not_called_from_the_host(self) -> None:
-        with self.assertRaises(RuntimeError):
+        with self.assertRaises(interpreter.TritonCompileError):
             self.kernels.fill(self.x, 64, 64)
 
     def test_nothing_is_left_in_the_users_module(self) -> None:

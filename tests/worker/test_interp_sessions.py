@@ -93,6 +93,18 @@ class Sessions(unittest.TestCase):
         self.assertEqual(second.report()["findings"], [])
         self.assertEqual(len(first.report()["launches"]), 1)
 
+    def test_a_finding_in_a_library_is_told_at_the_users_line(self) -> None:
+        places = interpreter._runtime.places
+        known = dict(places._known)
+        library, here = load("places").__file__, __file__
+        places._known.update({library: (library, False), here: (here, True)})
+        try:
+            with session() as running:
+                load("places").past_the_end[(1,)](torch.zeros(4))
+        finally:
+            places._known = known
+        self.assertEqual(running.report()["findings"][0]["place"]["file"], here)
+
     def test_a_launch_outside_a_session_runs(self) -> None:
         y = torch.zeros(4)
         load("memory").masked_copy[(1,)](torch.ones(4), y, 4, B=4)

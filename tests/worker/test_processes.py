@@ -115,8 +115,10 @@ class Deaths(WorkerTest):
     def test_forks_that_return(self) -> None:
         # Both processes come back from the call; one answer is expected.
         case = self.case([4, 4])
-        self.ran("import os\ndef kernel_fn(x):\n    os.fork()\n    return x * 2", case)
-        self.assertEqual(self.compared(case)["outputs"][0]["violations"], 0)
+        runner = self.opened("import os\ndef kernel_fn(x):\n    os.fork()\n    return x * 2")
+        for _ in range(3):
+            self.assertIn("done", self.worker.run_case(runner, case))
+            self.assertEqual(self.compared(case)["outputs"][0]["violations"], 0)
 
 
 class Lies(WorkerTest):
@@ -325,9 +327,9 @@ class Survivors(unittest.TestCase):
         case = worker.prepare("softmax", [tensor("x", [2, 2])], [output("y", [2, 2])])
         worker.send("run", **worker.run_fields("busy", case))
         daemon = wait_for_pid(path)
-        everybody = [worker.process.pid, *processes_below(worker.process.pid), daemon]
-        self.assertGreaterEqual(len(set(everybody)), 5)
-        self.assertEqual(alive(everybody), everybody)
+        everybody = sorted({worker.process.pid, *processes_below(worker.process.pid), daemon})
+        # The supervisor, the zygote, the judge, the runner, its daemon; perhaps a spare.
+        self.assertGreaterEqual(len(everybody), 5)
         return worker, everybody
 
     def test_a_daemon_ends_with_its_runner(self) -> None:

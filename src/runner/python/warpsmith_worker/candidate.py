@@ -9,7 +9,6 @@ import importlib
 import inspect
 import os
 import pkgutil
-import random
 import secrets
 import socket
 import sys
@@ -199,7 +198,10 @@ class _CaseMemory:
         self._descriptors = iter(descriptors)
         self.inputs = {item["name"]: self._input(item) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
-        self.arguments = {item["parameter"]: self.inputs[item["input"]] for item in request["arguments"]}
+        self.arguments = {
+            item["parameter"]: self.inputs[item["input"]] if "input" in item else item["value"]
+            for item in request["arguments"]
+        }
 
     def _input(self, item: Message) -> Any:
         if "scalar" in item:
@@ -225,8 +227,10 @@ class _CaseMemory:
 
 
 def _seed_afresh() -> None:
-    """All runners are copies of one process: without this they would draw the same numbers."""
-    random.seed()
+    """All runners are copies of one process: without this they would draw the same numbers.
+
+    Python's own `random` seeds itself after a fork.
+    """
     numpy.random.seed(secrets.randbits(32))
     torch.manual_seed(secrets.randbits(63))
 

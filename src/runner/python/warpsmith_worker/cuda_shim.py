@@ -135,7 +135,8 @@ def _replace_tensor_methods(shim: Shim) -> None:
 
     tensor.__new__ = staticmethod(new)
     tensor.is_cuda = property(lambda self: True)
-    tensor.device = property(shim.device_of)
+    # A frame of its own: `device_of` looks at the caller two frames up.
+    tensor.device = property(lambda self: shim.device_of(self))  # noqa: PLW0108
     tensor.cuda = lambda self, *args, **kwargs: self
     tensor.pin_memory = lambda self, *args, **kwargs: self
     tensor.get_device = lambda self: 0

@@ -70,7 +70,7 @@ def _import_failure(error: Exception) -> Message:
     code = {"torch": "no-torch", "triton": "no-triton", "numpy": "no-numpy"}.get(package, "worker-failed")
     message = f"the packages of {sys.executable} cannot be imported: {type(error).__name__}: {error}"
     if isinstance(error, OSError) or (isinstance(error, ImportError) and code == "worker-failed"):
-        code = "no-torch"
+        code = "broken-packages"
         message += f' (repair: "{sys.executable}" -m pip install --force-reinstall torch triton)'
     return {"code": code, "message": message}
 

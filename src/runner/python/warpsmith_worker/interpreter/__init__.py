@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import DeviceAssertFailed, InterpreterUnsupported, TritonCompileError
+from .errors import InterpreterUnsupported, TritonCompileError
 from .places import UserPaths
 from .session import Session
 
 __all__ = [
-    "DeviceAssertFailed",
     "InterpreterUnsupported",
     "Session",
     "TritonCompileError",

@@ -8,7 +8,6 @@ where Triton versions differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,57 +16,15 @@ from triton._C.libtriton import interpreter as _native
 from triton._C.libtriton import ir as _ir
 from triton.runtime import interpreter as stock
 
-from . import dots, libdevice
+from . import dots, integers, libdevice
 from .checks import Base, MemoryChecker
 from .errors import DeviceAssertFailed, InterpreterUnsupported
-from .numerics import (
-    bfloat16_to_float32,
-    float8,
-    float32_to_bfloat16,
-    float32_to_float16_toward_zero,
-    saturating_float_to_int,
-)
+from .handles import Handle, element_bytes, from_float, np_dtype, to_float32
+from .numerics import float32_to_bfloat16, saturating_float_to_int
 from .overflow import Origin, Overflow, describe, union, wrapped_lanes
-
-Handle = stock.TensorHandle
-
-# Marks that travel with a handle; class attributes so that handles made by stock code have them too.
-Handle.bases = None  # type: ignore[attr-defined]
-Handle.overflow = None  # type: ignore[attr-defined]
+from .targets import cuda_like, min_dot_size
 
 _BITWISE = frozenset({np.bitwise_and, np.bitwise_or, np.bitwise_xor})
-
-
-def np_dtype(dtype: tl.dtype) -> np.dtype:
-    """How NumPy holds a Triton element type."""
-    return stock._get_np_dtype(dtype)
-
-
-def element_bytes(handle: Any) -> int:
-    """Bytes of one element behind a pointer handle."""
-    return max(1, handle.get_element_ty().primitive_bitwidth // 8)
-
-
-def to_float32(handle: Any) -> np.ndarray:
-    """The values of a float handle; exact for everything narrower than float64."""
-    name = handle.dtype.scalar.name
-    if name == "bf16":
-        return bfloat16_to_float32(handle.data)
-    if name.startswith("fp8"):
-        return float8(name).to_float32(handle.data)
-    return handle.data.astype(np.float32, copy=False)
-
-
-def from_float(values: np.ndarray, dtype: tl.dtype, toward_zero: bool = False) -> np.ndarray:
-    """Rounds float32 or float64 values to a Triton float type."""
-    name = dtype.scalar.name
-    if name == "bf16":
-        return float32_to_bfloat16(values, toward_zero)
-    if name.startswith("fp8"):
-        return float8(name).from_float(values, toward_zero)
-    if name == "fp16" and toward_zero:
-        return float32_to_float16_toward_zero(values)
-    return values.astype(np_dtype(dtype), copy=False)
 
 
 class CheckedBuilder(stock.InterpreterBuilder):
@@ -81,8 +38,8 @@ class CheckedBuilder(stock.InterpreterBuilder):
         self.record_tf32: Callable[[], None] = lambda: None
         self.overflow_armed = False
         self._descriptor_bases: tuple[Base, ...] | None = None
-        self.options = _cuda_like(self.options)
-        self.codegen_fns["min_dot_size"] = _min_dot_size()
+        self.options = cuda_like(self.options)
+        self.codegen_fns["min_dot_size"] = min_dot_size()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("create_", "get_")):
@@ -159,6 +116,23 @@ class CheckedBuilder(stock.InterpreterBuilder):
 
     def create_idiv(self, lhs: Any, rhs: Any) -> Any:
         return self._carry_union(super().create_idiv(lhs, rhs), lhs, rhs)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
+        return Handle(integers.high_half_of_product(lhs.data, rhs.data), lhs.dtype.scalar)
+
+    def create_ashr(self, lhs: Any, rhs: Any) -> Any:
+        result = Handle(integers.arithmetic_shift_right(lhs.data, rhs.data), lhs.dtype.scalar)
+        return self._carry_union(result, lhs, rhs)
+
+    def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
+        lanes = None if mask is None else mask.data
+        return Handle(integers.histogram(data.data, bins, lanes), tl.int32)
+
+    def get_all_ones_value(self, type: Any) -> Any:
+        return Handle(integers.all_ones(np_dtype(type)), type.scalar)
+
+    def get_bf16(self, value: float) -> Any:
+        return Handle(float32_to_bfloat16(np.array([value], np.float32)), tl.bfloat16)
 
     def create_fneg(self, arg: Any) -> Any:
         return self.unary_op(arg, np.negative)
@@ -472,6 +446,12 @@ class CheckedBuilder(stock.InterpreterBuilder):
             self.record_tf32()
         return Handle(dots.dot(a, b, d, input_precision), d.dtype.scalar)
 
+    def create_dot_scaled(self, lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, *rest: Any) -> Any:
+        stock_dot = getattr(super(), "create_dot_scaled", None)
+        if stock_dot is None or "bf16" in (lhs.dtype.scalar.name, rhs.dtype.scalar.name):
+            raise InterpreterUnsupported("`tl.dot_scaled` with these operands")
+        return stock_dot(lhs, lhs_scale, lhs_format, rhs, *rest)
+
     # Effects
 
     def create_inline_asm(self, *rest: Any, **named: Any) -> Any:
@@ -511,35 +491,5 @@ def _is_volatile(rest: tuple[Any, ...], named: dict[str, Any]) -> bool:
     return bool(named.get("is_volatile", rest[-1] if rest else False))
 
 
-def _cuda_like(options: Any) -> Any:
-    """The interpreter's options with asserts on and CUDA's limits for `tl.dot`."""
-    known = {item.name for item in fields(options)}
-    wanted: dict[str, Any] = {"debug": True}
-    try:
-        from triton.backends.nvidia.compiler import CUDAOptions
-
-        cuda = {item.name: item.default for item in fields(CUDAOptions)}
-        for name in ("allowed_dot_input_precisions", "default_dot_input_precision"):
-            if cuda.get(name):
-                wanted[name] = cuda[name]
-    except (ImportError, TypeError):
-        pass  # another layout of the backend: the interpreter's own limits stay
-    return replace(options, **{name: value for name, value in wanted.items() if name in known})
-
-
 def _ignore(*_arguments: Any) -> None:
     """No launch is running."""
-
-
-def _no_minimum(_left: Any, _right: Any) -> tuple[int, int, int]:
-    return (1, 1, 1)
-
-
-def _min_dot_size() -> Callable[[Any, Any], tuple[int, int, int]]:
-    try:
-        from triton.backends.compiler import GPUTarget
-        from triton.backends.nvidia.compiler import min_dot_size
-
-        return min_dot_size(GPUTarget("cuda", 90, 32))
-    except ImportError:
-        return _no_minimum

@@ -122,8 +122,14 @@ class _Launch:
         try:
             with np.errstate(all="ignore"), self.runtime.launching(self):
                 self._run_programs(function, values, record)
+        except DeviceAssertFailed:
+            # Recorded. A GPU stops the kernel here too, and the launch itself has long returned.
+            pass
         except Exception as error:
-            raise self._classified(error) from error
+            explained = self._classified(error)
+            if explained is error:
+                raise
+            raise explained from error
         finally:
             record.ms = (time.perf_counter() - start) * 1e3
             self.session.remember_stores(converted.tensors)
@@ -215,7 +221,7 @@ class _Launch:
 
     def _classified(self, error: Exception) -> Exception:
         """Whose fault an exception from a kernel's body is."""
-        if isinstance(error, (DeviceAssertFailed, TritonCompileError)):
+        if isinstance(error, TritonCompileError):
             return error
         place, called_from = self.runtime.places.of_traceback(error.__traceback__)
         place = place or self.runtime.definition_of(self.kernel)

@@ -111,7 +111,8 @@ class Places:
             if code.co_name != "<lambda>" and (not lines or lines[-1] != place):
                 lines.append(place)
         if not lines:
-            return outsider, []
+            # A library's kernel: the user's line that launched it says more than the library's own.
+            return self.host() or outsider, []
         return lines[0], lines[1:]
 
     def _is_machinery(self, filename: str) -> bool:

@@ -18,7 +18,7 @@ from triton.runtime import interpreter as stock
 from . import executor, host, libdevice, reductions
 from .arguments import Signature
 from .builder import CheckedBuilder
-from .errors import FrontEndError, InterpreterUnsupported, Place
+from .errors import FrontEndError, InterpreterUnsupported, Place, TritonCompileError
 from .overflow import Overflow
 from .places import Places, UserPaths
 from .semantics import Helpers
@@ -77,7 +77,8 @@ class Runtime:
     def call_device_function(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """One jit function called by another."""
         if self.launch is None:
-            raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+            message = f"the kernel {kernel.fn.__name__} is called without a grid outside of a kernel"
+            raise TritonCompileError(message, self.places.host())
         return self.rewritten(kernel)(*arguments, **named)
 
     @contextmanager
@@ -111,6 +112,8 @@ class Runtime:
         while traceback.tb_next is not None:
             traceback = traceback.tb_next
         code = traceback.tb_frame.f_code
+        if code in _CALLS_FOR_THE_KERNEL:
+            return isinstance(error, TypeError)  # the kernel gave arguments that the callee does not take
         file = os.path.abspath(code.co_filename)
         if file.startswith(_FRONT_END_FILES):
             return True
@@ -142,10 +145,15 @@ class Runtime:
         return known[1]
 
 
+_CALLS_FOR_THE_KERNEL = {Runtime.call_device_function.__code__}
+
+
 def install(paths: UserPaths) -> Runtime:
     """Patches Triton for the rest of the process; raises `InterpreterUnsupported` when it does not fit."""
     if not hasattr(stock, "InterpretedFunction") or not hasattr(stock.InterpretedFunction, "run"):
         raise InterpreterUnsupported(f"triton {triton.__version__} has another interpreter than expected")
+    if not isinstance(tl.standard.sum, stock.InterpretedFunction):
+        raise InterpreterUnsupported("TRITON_INTERPRET=1 was not set when triton was imported")
     runtime = Runtime(paths)
     stock.interpreter_builder = runtime.builder
     runtime.semantic.builder = runtime.builder
@@ -183,6 +191,7 @@ def _bound(member: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
         named["_semantic"] = semantic
         return inner(*arguments, **named)
 
+    _CALLS_FOR_THE_KERNEL.add(call.__code__)
     call.__name__ = getattr(member, "__name__", "builtin")
     call.__doc__ = member.__doc__
     call.__triton_builtin__ = True  # type: ignore[attr-defined]
@@ -190,6 +199,8 @@ def _bound(member: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
 
 
 def _patch_language() -> None:
+    # Up to Triton 3.6 this breaks with NumPy 2.4, which converts only 0-d arrays.
+    tl.tensor.__index__ = lambda self: int(self.handle.data.reshape(-1)[0])
     for module in (tl, tl.core):
         module.reduce = reductions.reduce
         module.associative_scan = reductions.associative_scan

@@ -64,7 +64,7 @@ class Session:
         self.launches: list[LaunchRecord] = []
         self._findings: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._unsupported: dict[str, Any] | None = None
-        self._stored: dict[int, tuple[Region, int]] = {}
+        self._stored: dict[int, tuple[Any, Region, int]] = {}
 
     @classmethod
     def current(cls) -> Session | None:
@@ -129,7 +129,8 @@ class Session:
             self._stored.clear()
             return
         for tensor, region in tensors:
-            self._stored[tensor.untyped_storage()._cdata] = (region, _version(tensor))
+            # The tensor is kept, so that no later storage can be taken for it.
+            self._stored[tensor.untyped_storage()._cdata] = (tensor, region, _version(tensor))
 
     def written_by_single_launch(self, tensor: Any) -> bool:
         """Whether one launch ran in this session and all that the tensor's storage holds was stored by it.
@@ -143,7 +144,7 @@ class Session:
         stored = self._stored.get(tensor.untyped_storage()._cdata)
         if stored is None:
             return False
-        region, version = stored
+        _, region, version = stored
         if region.writer is None or region.atomic is not None or _version(tensor) != version:
             return False
         if region.low != tensor.untyped_storage().data_ptr():

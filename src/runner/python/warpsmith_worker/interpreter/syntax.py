@@ -73,6 +73,15 @@ def compiler_builtins() -> frozenset[str]:
         )
 
 
+def _compiler_has_chains() -> bool:
+    try:
+        from triton.compiler.code_generator import CodeGenerator
+
+        return hasattr(CodeGenerator, "_apply_boolean_values")
+    except ImportError:
+        return True
+
+
 def rewrite(function: FunctionType, helpers: Any, is_library: bool) -> FunctionType:
     """The function as the interpreter runs it; ``is_library`` trusts it to obey the compiler's rules.
 
@@ -362,6 +371,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> Any:
         if len(node.ops) == 1:
             return self.generic_visit(node)
+        if self.strict and not _compiler_has_chains():
+            message = "simultaneous multiple comparison is not supported by this version of Triton"
+            return self._call(node, "reject", [ast.Constant(message)])
         operators = ast.Tuple(elts=[ast.Constant(type(op).__name__) for op in node.ops], ctx=ast.Load())
         operands = [self.visit(operand) for operand in (node.left, *node.comparators)]
         return self._call(node, "comparison_chain", [operators, *operands])
