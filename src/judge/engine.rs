@@ -53,6 +53,7 @@ struct Warm {
 }
 
 impl Engine {
+    /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
         Self {
             options,

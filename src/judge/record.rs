@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::verdict::{CaseRecord, Finding, Report};
 use crate::runner::protocol::OutputErrors;
 
+/// The `schema` of [`case_json`].
 pub const CASE_SCHEMA: &str = "warpsmith.case/1";
+/// The `schema` of [`summary_json`].
 pub const SUMMARY_SCHEMA: &str = "warpsmith.summary/1";
 
 /// One case as one JSON object. `timing` is always null here: an interpreter measures nothing.

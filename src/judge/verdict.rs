@@ -26,6 +26,7 @@ impl Verdict {
         }
     }
 
+    /// As people read it.
     pub fn words(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -146,6 +147,7 @@ impl Code {
         Self::WeakTolerance,
     ];
 
+    /// The one verdict that this code stands for.
     pub fn verdict(self) -> Verdict {
         use Code::*;
         match self {
@@ -185,6 +187,7 @@ pub struct Finding {
     pub element: Option<BadElement>,
 }
 
+/// One element of an output that is not what it should be.
 #[derive(Clone, Debug, Serialize)]
 pub struct BadElement {
     pub output: String,
@@ -220,7 +223,7 @@ pub struct Report {
     /// Stages that were not run, with the reason. Never shown as passed.
     pub not_run: Vec<NotRun>,
     pub verdict: Verdict,
-    /// Versions, interpreter, containment: what the verdict rests on.
+    /// Versions and method: what the verdict rests on.
     pub provenance: Provenance,
     pub timeline: Timeline,
 }
@@ -239,6 +242,7 @@ pub struct Timeline {
     pub end: Option<f64>,
 }
 
+/// Something that was left out, which must never look as if it had passed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRun {
     pub what: String,
@@ -269,11 +273,13 @@ impl Report {
 }
 
 impl NotRun {
+    /// `why` completes "not run: `what` (`why`)".
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }
 
+/// What a verdict rests on. A version is `None` until the worker has told it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Provenance {
     pub warpsmith: String,

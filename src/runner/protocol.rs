@@ -70,6 +70,7 @@ pub struct Define {
     pub wall_s: f64,
 }
 
+/// A file to load into a runner of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Open {
     pub runner: RunnerId,
@@ -107,6 +108,7 @@ pub struct Opened {
     pub import_ms: f64,
 }
 
+/// One parameter of the entry.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Parameter {
     pub name: String,
@@ -114,6 +116,7 @@ pub struct Parameter {
     pub has_default: bool,
 }
 
+/// A case whose inputs are to be made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prepare {
     pub case: CaseId,
@@ -140,6 +143,7 @@ pub enum InputSpec {
     },
 }
 
+/// A tensor, how it lies in memory and how it is drawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct TensorInput {
     pub name: String,
@@ -150,6 +154,7 @@ pub struct TensorInput {
     pub fill: Fill,
 }
 
+/// What one output must look like. Outputs are contiguous.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutputSpec {
     pub name: String,
@@ -157,6 +162,7 @@ pub struct OutputSpec {
     pub shape: Vec<u64>,
 }
 
+/// One call of the entry on a prepared case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     pub runner: RunnerId,
@@ -168,6 +174,7 @@ pub struct Run {
     pub interpreter: InterpreterOptions,
 }
 
+/// One argument of the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Argument {
     /// The parameter of the entry.
@@ -209,6 +216,7 @@ pub struct Ran {
     pub run_ms: f64,
 }
 
+/// One returned value, as the candidate describes it: a claim until it was compared.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReturnedValue {
     /// `torch.Tensor`, `float`, `MyTensorSubclass` …: the exact type.
@@ -248,6 +256,7 @@ pub struct Launch {
     pub ms: f64,
 }
 
+/// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     pub file: String,
@@ -273,6 +282,7 @@ pub struct WorkerFinding {
     pub occurrences: u64,
 }
 
+/// What kinds of things the interpreter sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerFindingKind {
@@ -302,6 +312,7 @@ pub struct Unsupported {
     pub place: Option<Place>,
 }
 
+/// How the outputs of a case that ran are to be compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
     pub case: CaseId,
@@ -378,6 +389,7 @@ pub struct Sample {
     pub allowed: Number,
 }
 
+/// What the comparison says of an answer that is surely wrong.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NullCandidate {
     /// `zeros`, `mean`, `other-seed`, `coarse-inputs`.
@@ -402,6 +414,7 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
+/// What became of a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -417,6 +430,7 @@ pub enum Outcome {
     },
 }
 
+/// An exception, described.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Raised {
     /// Class of the exception, without module: `ModuleNotFoundError`.
@@ -443,6 +457,7 @@ pub struct Raised {
     pub findings: Vec<WorkerFinding>,
 }
 
+/// The end of a process that still owed an answer.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Died {
     pub reason: DeathReason,
@@ -453,6 +468,7 @@ pub struct Died {
     pub output: String,
 }
 
+/// Why a process is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeathReason {

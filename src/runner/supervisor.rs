@@ -28,18 +28,20 @@ const LOGGED_CHARACTERS: usize = 500;
 /// Why a request got no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("cannot start `{python}`: {reason}")]
+    #[error("cannot start `{python}`: {reason}; `warpsmith doctor` looks at it")]
     Start { python: PathBuf, reason: String },
-    #[error("the Python worker ended unexpectedly{}", tail_clause(.stderr))]
+    #[error("the Python worker ended unexpectedly; check again to start another one{}", tail_clause(.stderr))]
     Ended { stderr: String },
-    #[error("the Python worker speaks protocol {theirs}, this binary speaks {PROTOCOL_VERSION}")]
+    #[error(
+        "the Python worker speaks protocol {theirs}, this binary speaks {PROTOCOL_VERSION}; remove the folder `worker` in warpsmith's cache and check again"
+    )]
     Protocol { theirs: u32 },
 }
 
 fn tail_clause(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text => format!("; its last words:\n{text}"),
+        text => format!(". Its last words:\n{text}"),
     }
 }
 
@@ -58,6 +60,7 @@ pub trait Worker: Send + Sync {
     fn request(&self, request: Request) -> impl Future<Output = Result<Outcome, WorkerError>> + Send;
     /// Events from now on.
     fn events(&self) -> broadcast::Receiver<Event>;
+    /// What it said of its environment when it started.
     fn versions(&self) -> WorkerVersions;
 }
 

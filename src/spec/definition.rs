@@ -77,6 +77,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
+    /// A Python scalar, not a tensor.
     pub fn is_scalar(&self) -> bool {
         self.shape.is_none()
     }
@@ -98,14 +99,17 @@ pub enum InferError {
 }
 
 impl Definition {
+    /// The input of this name.
     pub fn input(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.inputs, name)
     }
 
+    /// The output of this name.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.outputs, name)
     }
 
+    /// The axis of this name.
     pub fn axis(&self, name: &str) -> Option<&Axis> {
         find(&self.axes, name)
     }

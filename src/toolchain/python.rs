@@ -127,6 +127,7 @@ impl PythonEnvironment {
         Self { executable, origin, python, torch, triton, numpy, folders, mending, problems }
     }
 
+    /// Nothing keeps kernels from being checked with it.
     pub fn is_usable(&self) -> bool {
         self.problems.is_empty()
     }

@@ -182,6 +182,11 @@ fn exit_ends_a_running_check_though_stdin_stays_open() {
     server.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
     sandbox.assert_alone_within(Duration::from_secs(3));
+    let log = sandbox.log();
+    for words in ["initialize", "check requested", "the session ended"] {
+        assert!(log.contains(words), "no {words:?} in the log:\n{log}");
+    }
+    assert!(!log.contains("softmax_kernel"), "the text of a document is in the log:\n{log}");
 }
 
 #[test]
