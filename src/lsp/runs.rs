@@ -22,6 +22,27 @@ use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
 
+/// Modules that change only with the environment. Whatever else is imported may be a file of the user's.
+const STEADY_MODULES: [&str; 17] = [
+    "abc",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "numpy",
+    "operator",
+    "os",
+    "sys",
+    "torch",
+    "triton",
+    "typing",
+    "typing_extensions",
+    "warnings",
+];
+
 /// Progress inside one case is passed on at most this often.
 const CASE_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -352,8 +373,12 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
         return Err(Refusal::NoKernel);
     }
     match &file.outcome {
-        // What kept it from running may be repaired by now.
-        Some(outcome) if outcome.report.verdict != Verdict::CouldNotRun && outcome.code_hash == code_hash => {
+        // What kept it from running may be repaired by now, and a helper in another file may have changed.
+        Some(outcome)
+            if outcome.report.verdict != Verdict::CouldNotRun
+                && outcome.code_hash == code_hash
+                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>
+        {
             Err(Refusal::Unchanged)
         }
         _ => Ok(()),
