@@ -76,7 +76,8 @@ class Environment(unittest.TestCase):
         self.assertEqual(self.reason("2.15.0", None, "2.4.6"), "no-triton")
         self.assertEqual(self.reason("2.15.0", "3.9.0", None), "no-numpy")
         self.assertEqual(self.reason("2.6.0", "3.4.0", "2.0.0"), "triton-too-old")
-        self.assertEqual(self.reason("2.11.0", "3.6.0", "2.4.0"), "numpy-too-new")
+        self.assertEqual(self.reason("2.10.0", "3.5.1", "2.4.0"), "numpy-too-new")
+        self.assertIsNone(self.reason("2.11.0", "3.6.0", "2.5.2"))
 
     def test_release(self) -> None:
         self.assertEqual(release("3.10.0+git12"), (3, 10))
