@@ -8,7 +8,7 @@ return {
   filetypes = { 'python', 'cuda' },
   root_markers = { 'warpsmith.toml', 'pyproject.toml', '.git' },
   workspace_required = false,
-  -- Empty on purpose: what is set here wins over the project's warpsmith.toml.
+  -- The server has no settings of its own yet to fill in; what a user writes here reaches it.
   settings = { warpsmith = vim.empty_dict() },
   -- The server needs the settings before it can ask for them: the first file opens right after the handshake.
   before_init = function(params, config)

@@ -14,12 +14,20 @@ function M.program()
   return type(cmd) == 'table' and cmd[1] or nil
 end
 
+--- What the server gets in its environment, so that the doctor sees the Python that the server sees.
+---@return table<string, string>
+local function environment()
+  local config = vim.lsp.config.warpsmith
+  return vim.tbl_extend('force', config and config.cmd_env or {}, { NO_COLOR = '1' })
+end
+
 --- Runs the program and waits.
 ---@param arguments string[]
 ---@param limit_ms integer
 ---@return { code: integer, stdout: string, stderr: string }
 local function run(arguments, limit_ms)
-  local started, process = pcall(vim.system, arguments, { text = true, timeout = limit_ms })
+  local options = { text = true, timeout = limit_ms, env = environment() }
+  local started, process = pcall(vim.system, arguments, options)
   if not started then
     return { code = -1, stdout = '', stderr = tostring(process) }
   end
@@ -63,19 +71,12 @@ function M.parse(text)
   return report
 end
 
---- The interpreter that the user named in the settings of the server, as an option of the doctor.
----@return string[]
-local function python_option()
-  local path = vim.tbl_get(vim.lsp.config.warpsmith or {}, 'settings', 'warpsmith', 'python', 'path')
-  return type(path) == 'string' and { '--python', path } or {}
-end
-
 --- Runs `warpsmith doctor --json`.
 ---@param program string
 ---@return warpsmith.DoctorReport? report
 ---@return string? problem
 function M.report(program)
-  local ended = run(vim.list_extend({ program, 'doctor', '--json' }, python_option()), DOCTOR_LIMIT_MS)
+  local ended = run({ program, 'doctor', '--json' }, DOCTOR_LIMIT_MS)
   local report = M.parse(ended.stdout)
   if report then
     return report
@@ -94,7 +95,7 @@ function M.show()
     )
     return
   end
-  local arguments = vim.list_extend({ program, 'doctor' }, python_option())
+  local arguments = { program, 'doctor' }
   if vim.bo.buftype == '' and vim.api.nvim_buf_get_name(0) ~= '' then
     table.insert(arguments, vim.api.nvim_buf_get_name(0))
   end
@@ -105,8 +106,8 @@ function M.show()
   vim.api.nvim_win_set_buf(0, buffer)
   vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, desc = 'Close' })
   vim.system(
-    { program, 'doctor' },
-    { text = true, timeout = DOCTOR_LIMIT_MS, env = { NO_COLOR = '1' } },
+    arguments,
+    { text = true, timeout = DOCTOR_LIMIT_MS, env = environment() },
     function(ended)
       vim.schedule(function()
         if not vim.api.nvim_buf_is_valid(buffer) then
