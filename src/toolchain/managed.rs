@@ -89,7 +89,7 @@ pub struct Installed {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("none may be made now (--no-setup, or the settings)")]
+    #[error("no environment was made: --no-setup, or an editor, forbids it")]
     Forbidden,
     #[error("nothing was installed")]
     Declined,
