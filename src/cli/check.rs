@@ -16,7 +16,7 @@ use super::CANNOT_WRITE;
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{CaseRecord, Engine, EngineOptions, Report, Stage, Verdict, record};
+use crate::judge::{CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record};
 use crate::spec::Dtype;
 use crate::toolchain::managed::EnvironmentPolicy;
 use crate::toolchain::shell_word;
@@ -80,6 +80,10 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
             Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
+                if args.json {
+                    let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
+                    print_report(file, file, &Report::ended_at_once(finding), &args)?;
+                }
                 Verdict::CouldNotRun
             }
         };
@@ -120,7 +124,7 @@ fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
         kernel: args.kernel.clone(),
         seed: args.seed,
     };
-    Ok(CheckRequest { path, text: text.into(), options })
+    Ok(CheckRequest { path, text: text.into(), python: None, options })
 }
 
 async fn check_file(

@@ -90,6 +90,7 @@ fn trial(python: &Path) -> anyhow::Result<Check> {
     let request = CheckRequest {
         path: PathBuf::from(TRIAL_PATH),
         text: TRIAL_KERNEL.into(),
+        python: None,
         options: CheckOptions {
             stages: vec![Stage::Smoke],
             dtypes: vec![Dtype::Float32],

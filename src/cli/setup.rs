@@ -64,9 +64,9 @@ pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether there is somebody to ask.
+/// Whether there is somebody to ask: questions stand on stderr, also when stdout goes into a file or a pipe.
 pub(super) fn has_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 fn status(places: &Places) -> anyhow::Result<ExitCode> {

@@ -43,7 +43,6 @@ pub(super) fn header() -> String {
 /// One row for one case.
 pub(super) fn row(record: &CaseRecord, style: Style) -> String {
     let case = &record.case;
-    let axes: Vec<String> = case.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let largest = |pick: fn(&crate::runner::protocol::OutputErrors) -> f64| {
         record.errors.iter().map(pick).fold(None, |largest: Option<f64>, value| {
             Some(largest.map_or(value, |known| if value > known || value.is_nan() { value } else { known }))
@@ -55,7 +54,7 @@ pub(super) fn row(record: &CaseRecord, style: Style) -> String {
     let mut line = format!(
         "{:<6} {:<28} {:<5} {}{} {:>11} {:>11} {:>11.0}",
         case.stage.name(),
-        axes.join(" "),
+        case.shape_label(),
         case.dtype.short(),
         style.paint(&verdict, record.verdict),
         " ".repeat(15_usize.saturating_sub(verdict.chars().count())),

@@ -10,11 +10,13 @@ use crate::judge::Stage;
 fn case(coverage: Coverage) -> Case {
     Case {
         stage: Stage::Sweep,
+        definition: "softmax".to_owned(),
         axes: BTreeMap::from([("M".to_owned(), 4), ("N".to_owned(), 8)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
         profile: "default".to_owned(),
         scalars: BTreeMap::new(),
+        options: BTreeMap::new(),
         coverage,
     }
 }

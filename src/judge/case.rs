@@ -23,8 +23,10 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// In the order in which they run.
     pub const ALL: [Self; 5] = [Self::Smoke, Self::Sweep, Self::Stability, Self::Determinism, Self::Edge];
 
+    /// The word of `--stage` and of the records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Smoke => "smoke",
@@ -42,6 +44,7 @@ impl fmt::Display for Stage {
     }
 }
 
+/// A word that names no stage.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown stage `{0}`; expected smoke, sweep, stability, determinism or edge")]
 pub struct UnknownStage(pub String);
@@ -66,27 +69,52 @@ pub enum Coverage {
     Offsets,
 }
 
+/// The layout of tensors that nobody transposed, sliced or expanded.
+pub const CONTIGUOUS: &str = "contiguous";
+/// Values as the Definition draws them.
+pub const DEFAULT_PROFILE: &str = "default";
+
+/// `M=4 N=8`; strings without their quotes.
+fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
+    let word = |(name, value): (&String, &V)| format!("{name}={}", value.to_string().trim_matches('"'));
+    values.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// One case, before it is run. The seed belongs to the run and is told only with the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     pub stage: Stage,
+    /// The Definition's name: an entry may implement several (`flash_attention_causal` and the full one).
+    pub definition: String,
     /// Values of the Definition's variable axes, by name.
     pub axes: BTreeMap<String, u64>,
     /// The dtype of the Definition's first input; every spec of the same dtype follows it.
     pub dtype: Dtype,
     /// `contiguous`; other names come with the edge stage.
     pub layout: String,
-    /// Name of the value profile: `normal`.
+    /// Name of the value profile: `default`.
     pub profile: String,
-    /// Scalars passed in this case, by input name.
+    /// Scalar inputs with another value than the Definition's default, by name.
     pub scalars: BTreeMap<String, Value>,
+    /// Options that chose the Definition, by parameter of the entry (`causal`).
+    pub options: BTreeMap<String, Value>,
     pub coverage: Coverage,
 }
 
 impl Case {
-    /// `M=127 N=1000 · f16`, as people read it in tables and messages.
+    /// `M=127 N=1000 · causal=true · transposed · f16`, as people read it in tables and messages: axes, then
+    /// what differs from the plain case, then the dtype. Two cases of one check never share stage and label.
     pub fn label(&self) -> String {
-        let axes: Vec<String> = self.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("{} · {}", axes.join(" "), self.dtype.short())
+        format!("{} · {}", self.shape_label(), self.dtype.short())
+    }
+
+    /// [`Self::label`] without the dtype.
+    pub fn shape_label(&self) -> String {
+        let mut parts = vec![words(&self.axes)];
+        parts.extend((!self.options.is_empty()).then(|| words(&self.options)));
+        parts.extend((!self.scalars.is_empty()).then(|| words(&self.scalars)));
+        parts.extend((self.layout != CONTIGUOUS).then(|| self.layout.clone()));
+        parts.extend((self.profile != DEFAULT_PROFILE).then(|| self.profile.clone()));
+        parts.join(" · ")
     }
 }

@@ -1,7 +1,7 @@
 //! The engine behind the command line and the language server: finds the environment, keeps its worker
 //! warm, finds the oracle, runs the plan.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,11 @@ use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
 use crate::oracle::{self, MissKind, Oracle, OracleMiss};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
-use crate::source::{self, SourceModel};
+use crate::source::{self, KernelId, SourceModel};
+use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
-use crate::toolchain::{Places, Surroundings};
+use crate::toolchain::{Memory, Places, Surroundings};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -52,6 +53,7 @@ struct Warm {
 }
 
 impl Engine {
+    /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
         Self {
             options,
@@ -99,7 +101,7 @@ impl Engine {
         };
         report.oracle = Some(oracle.label.clone());
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = match self.python_for(&request.path).await {
+        let python = match self.python_for(request).await {
             Ok(python) => python,
             Err(finding) => return report.ended_by(*finding),
         };
@@ -118,17 +120,25 @@ impl Engine {
             Ok(seed) => seed,
             Err(finding) => return report.ended_by(*finding),
         };
-        let plan = stages::plan(&oracle.definition, &request.options, seed);
+        let run =
+            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
+        let candidate = match run.load().await {
+            Ok(candidate) => candidate,
+            Err(finding) => return report.ended_by(finding),
+        };
+        report.timeline.loaded = Some(milliseconds_since(began));
+        let (definitions, not_chosen) = run.choose(&candidate);
+        let plan = stages::plan(&definitions, &request.options, seed);
+        report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
-            report.not_run = plan.not_run;
-            return report.ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &oracle)));
+            run.close(&candidate).await;
+            report.not_run.extend(plan.not_run);
+            return report
+                .ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &definitions)));
         }
-        let run =
-            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
-        let outcomes = run.run(plan).await;
-        report.timeline.loaded = outcomes.loaded_ms;
+        let outcomes = run.run(candidate, plan).await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
         report.timeline.end = Some(milliseconds_since(began));
         report.finish(outcomes, &request.options, cancel.is_cancelled())
@@ -178,7 +188,7 @@ impl Engine {
         let _ = events.send(CheckEvent::Preparing(format!("starting {}", python.display())));
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let main = unpack(places.cache()).map_err(|error| failed(error.to_string()))?;
+        let main = unpack(&places.worker()).map_err(|error| failed(error.to_string()))?;
         let worker =
             Arc::new(Supervisor::start(&python, &main).await.map_err(|error| failed(error.to_string()))?);
         let versions = worker.versions();
@@ -188,11 +198,12 @@ impl Engine {
     }
 
     /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(&self, file: &Path) -> Result<PathBuf, Box<Finding>> {
+    async fn python_for(&self, request: &CheckRequest) -> Result<PathBuf, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let search = Search {
-            file: file.to_path_buf(),
+            file: request.path.clone(),
             named: self.options.python.clone(),
+            setting: request.python.clone(),
             policy: self.options.environment,
         };
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
@@ -211,7 +222,7 @@ impl Engine {
             .map_err(|error| failed(error.to_string()))?;
         Ok(Source {
             path: request.path.display().to_string(),
-            text_path: copy.path.display().to_string(),
+            text_path: copy.display().to_string(),
             search_paths: project_root(&request.path)
                 .map(|root| root.display().to_string())
                 .into_iter()
@@ -263,7 +274,7 @@ impl Report {
         self.not_run.extend(outcomes.not_run);
         if let Some(kernel) = &options.kernel
             && self.findings.is_empty()
-            && !self.cases.iter().flat_map(|record| &record.launches).any(|launch| launch.kernel == *kernel)
+            && !self.has_launched(kernel)
         {
             let message = format!("`{kernel}` was never launched by the entry that was judged");
             self.findings.push(Finding::plain(Code::OtherKernel, message));
@@ -277,6 +288,13 @@ impl Report {
         let of_cases = self.cases.iter().map(|record| record.verdict);
         self.verdict = of_findings.chain(of_cases).max().unwrap_or(Verdict::CouldNotRun);
         self
+    }
+
+    /// Whether any case launched a kernel of this name or [`KernelId`].
+    fn has_launched(&self, kernel: &str) -> bool {
+        let kernel = KernelId(kernel.to_owned());
+        let mut launches = self.cases.iter().flat_map(|record| &record.launches);
+        launches.any(|launch| launch.kernel == kernel.bare_name())
     }
 }
 
@@ -313,17 +331,14 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     Finding { place, ..Finding::plain(code, miss.to_string()) }
 }
 
-fn nothing_left(options: &CheckOptions, oracle: &Oracle) -> String {
-    let dtypes: Vec<&str> = oracle.definition.dtypes().into_iter().map(|dtype| dtype.name()).collect();
-    if options.stages.is_empty() || !options.dtypes.is_empty() {
-        format!(
-            "no case is left to run; the Definition `{}` has the dtypes {}",
-            oracle.definition.name,
-            dtypes.join(", ")
-        )
-    } else {
-        "no case is left to run: this version has the stages smoke and sweep".to_owned()
+fn nothing_left(options: &CheckOptions, definitions: &[&Definition]) -> String {
+    let dtypes: BTreeSet<&str> =
+        definitions.iter().flat_map(|definition| definition.dtypes()).map(Dtype::name).collect();
+    if options.dtypes.is_empty() {
+        return "no case is left to run".to_owned();
     }
+    let dtypes: Vec<&str> = dtypes.into_iter().collect();
+    format!("no case is left to run; this operation has the dtypes {}", dtypes.join(", "))
 }
 
 fn random_seed() -> Result<u64, Box<Finding>> {
@@ -340,11 +355,8 @@ fn milliseconds_since(began: Instant) -> f64 {
 }
 
 fn resident_limit() -> u64 {
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    available.map_or(RESIDENT_LIMIT_BYTES, |kib| (kib * 1024 / 2).min(RESIDENT_LIMIT_BYTES))
+    let memory = Memory::read(Path::new("/"));
+    memory.map_or(RESIDENT_LIMIT_BYTES, |memory| (memory.usable_bytes() / 2).min(RESIDENT_LIMIT_BYTES))
 }
 
 /// Ends the workers that nobody used for [`IDLE_LIMIT`]; stops when none is left.

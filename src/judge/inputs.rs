@@ -1,8 +1,8 @@
 //! From a case to the request that makes its tensors.
 
 use super::philox::Draws;
+use super::run::JUDGE_WALL_S;
 use super::{Case, Coverage};
-use crate::oracle::Oracle;
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
 use crate::spec::{AxisError, Definition, Fill, TensorSpec};
 
@@ -25,8 +25,12 @@ pub(super) enum InputError {
 ///
 /// # Errors
 /// An axis that has no value in this case, or an input of which nobody says how it is drawn.
-pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> Result<Prepared, InputError> {
-    let definition = &oracle.definition;
+pub(super) fn prepare(
+    definition: &Definition,
+    case: &Case,
+    name: String,
+    seed: u64,
+) -> Result<Prepared, InputError> {
     let inputs = definition.inputs.iter().map(|(name, spec)| input(definition, case, name, spec));
     let outputs = definition.outputs.iter().map(|(name, spec)| {
         Ok(OutputSpec {
@@ -36,7 +40,8 @@ pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> 
         })
     });
     // Bound to the case's identity, not to its position, so that `--stage` and `--dtype` replay it too.
-    let case_seed = Draws::new(seed, &format!("{} {}", case.stage, case.label())).next_u64();
+    let case_seed =
+        Draws::new(seed, &format!("{} {} {}", case.stage, case.definition, case.label())).next_u64();
     Ok(Prepared {
         request: Prepare {
             case: name,
@@ -44,6 +49,7 @@ pub(super) fn prepare(oracle: &Oracle, case: &Case, name: String, seed: u64) -> 
             seed: case_seed,
             inputs: inputs.collect::<Result<_, InputError>>()?,
             outputs: outputs.collect::<Result<_, InputError>>()?,
+            wall_s: JUDGE_WALL_S,
         },
     })
 }

@@ -19,18 +19,20 @@ use super::inputs::{self, Prepared};
 use super::stages::Plan;
 use super::tolerance::tolerance;
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Variant};
 use crate::runner::protocol::{
     Compare, Compared, Define, Event, InterpreterOptions, Limits, Open, Opened, Outcome, Parameter, Ran,
     Request, Run, RunnerId,
 };
 use crate::runner::{Worker, WorkerError};
-use crate::spec::Dtype;
+use crate::spec::{Definition, Dtype};
 
 /// Wall clock of one case.
 const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of the import of the user's file.
 const IMPORT_WALL_S: f64 = 60.0;
+/// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
+pub(super) const JUDGE_WALL_S: f64 = 120.0;
 /// Programs of each launch that a sampled case runs.
 const SAMPLED_PROGRAMS: u32 = 24;
 /// Programs of each launch that an offsets case runs: the corners of the grid and a few.
@@ -78,12 +80,11 @@ pub(super) struct Outcomes {
     pub(super) findings: Vec<Finding>,
     pub(super) not_run: Vec<NotRun>,
     /// Milliseconds since the check began.
-    pub(super) loaded_ms: Option<f64>,
     pub(super) first_verdict_ms: Option<f64>,
 }
 
 /// A runner that has the Solution loaded.
-struct Candidate {
+pub(super) struct Candidate {
     runner: RunnerId,
     /// Names of the entry's parameters, with the stars of `*args` and `**kwargs`.
     parameters: Vec<String>,
@@ -99,7 +100,7 @@ struct Stop {
 #[derive(Default)]
 struct Progress {
     /// Dtypes whose smoke case did not pass: their sweep would only repeat it.
-    failed_dtypes: BTreeSet<Dtype>,
+    failed_dtypes: BTreeSet<(String, Dtype)>,
     not_run: Vec<NotRun>,
     findings: Vec<Finding>,
     first_verdict_ms: Option<f64>,
@@ -121,21 +122,34 @@ struct ToCompare {
 }
 
 impl<W: Worker> CheckRun<'_, W> {
-    /// Runs the plan to its end, to a cancellation, or until the worker fails.
-    pub(super) async fn run(&self, plan: Plan) -> Outcomes {
-        let mut outcomes = Outcomes { not_run: plan.not_run, ..Outcomes::default() };
-        if let Err(finding) = self.define().await {
-            outcomes.findings.push(finding);
-            return outcomes;
-        }
-        let candidate = match self.open().await {
-            Ok(candidate) => candidate,
-            Err(stop) => {
-                outcomes.findings.extend(stop.finding);
-                return outcomes;
+    /// Loads the candidate for the first time. Afterwards it is known which variants it can be asked for.
+    pub(super) async fn load(&self) -> Result<Candidate, Finding> {
+        self.define().await?;
+        self.open().await.map_err(|stop| {
+            stop.finding.unwrap_or_else(|| judge_failed("the file could not be loaded".to_owned()))
+        })
+    }
+
+    /// The Definitions that the candidate can be asked for, and the lines for the others.
+    pub(super) fn choose(&self, candidate: &Candidate) -> (Vec<&Definition>, Vec<NotRun>) {
+        let mut definitions = Vec::new();
+        let mut not_run = Vec::new();
+        for variant in &self.oracle.variants {
+            match self.oracle.can_choose(variant, &candidate.parameters) {
+                Ok(()) => definitions.push(&*variant.definition),
+                Err(why) => not_run.push(NotRun::new(variant.definition.name.clone(), why)),
             }
-        };
-        outcomes.loaded_ms = Some(self.elapsed_ms());
+        }
+        (definitions, not_run)
+    }
+
+    fn variant(&self, case: &Case) -> Option<&Variant> {
+        self.oracle.variants.iter().find(|variant| variant.definition.name == case.definition)
+    }
+
+    /// Runs the plan to its end, to a cancellation, or until the worker fails.
+    pub(super) async fn run(&self, candidate: Candidate, plan: Plan) -> Outcomes {
+        let mut outcomes = Outcomes { not_run: plan.not_run, ..Outcomes::default() };
         let progress = Mutex::new(Progress::default());
         let (to_run, run_queue) = mpsc::channel(AHEAD);
         let (to_compare, compare_queue) = mpsc::channel(AHEAD);
@@ -157,18 +171,26 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn define(&self) -> Result<(), Finding> {
-        let definition = &self.oracle.definition;
-        let request = Request::Define(Define {
-            definition: definition.name.clone(),
-            reference: definition.reference.clone(),
-            reference_f64: definition.extras.reference_f64.clone(),
-        });
-        match self.worker.request(request).await {
-            Ok(Outcome::Done(_)) => Ok(()),
-            Ok(Outcome::Failed { code, message }) => Err(unavailable(&code, message)),
-            Ok(other) => Err(judge_failed(format!("the reference cannot be compiled: {other:?}"))),
-            Err(error) => Err(judge_failed(error.to_string())),
+        for Variant { definition, .. } in &self.oracle.variants {
+            let request = Request::Define(Define {
+                definition: definition.name.clone(),
+                reference: definition.reference.clone(),
+                reference_f64: definition.extras.reference_f64.clone(),
+                wall_s: JUDGE_WALL_S,
+            });
+            match self.worker.request(request).await {
+                Ok(Outcome::Done(_)) => {}
+                Ok(Outcome::Failed { code, message }) => return Err(unavailable(&code, message)),
+                Ok(other) => {
+                    let name = &definition.name;
+                    return Err(judge_failed(format!(
+                        "the reference of `{name}` cannot be compiled: {other:?}"
+                    )));
+                }
+                Err(error) => return Err(judge_failed(error.to_string())),
+            }
         }
+        Ok(())
     }
 
     async fn open(&self) -> Result<Candidate, Stop> {
@@ -208,7 +230,7 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Failed { code, message }) => unavailable(&code, message),
             Err(error) => judge_failed(error.to_string()),
         };
-        self.close(&runner).await;
+        self.close_runner(&runner).await;
         Err(Stop { finding: Some(finding), why: "the file could not be loaded again".to_owned() })
     }
 
@@ -218,7 +240,12 @@ impl<W: Worker> CheckRun<'_, W> {
         self.oracle.signature_problem(&pairs)
     }
 
-    async fn close(&self, runner: &str) {
+    /// Ends a candidate that is not needed any more.
+    pub(super) async fn close(&self, candidate: &Candidate) {
+        self.close_runner(&candidate.runner).await;
+    }
+
+    async fn close_runner(&self, runner: &str) {
         // A runner that is gone already is no news.
         let _ = self.worker.request(Request::Close { runner: runner.to_owned() }).await;
     }
@@ -233,7 +260,7 @@ impl<W: Worker> CheckRun<'_, W> {
         tokio::select! {
             outcome = &mut request => outcome,
             () = self.cancel.cancelled() => {
-                self.close(runner).await;
+                self.close_runner(runner).await;
                 request.await
             }
         }
@@ -242,10 +269,7 @@ impl<W: Worker> CheckRun<'_, W> {
     /// First step: inputs.
     async fn prepare_all(&self, cases: Vec<Case>, progress: &Mutex<Progress>, to_run: mpsc::Sender<ToRun>) {
         for (index, case) in cases.into_iter().enumerate() {
-            if self.cancel.is_cancelled() {
-                return;
-            }
-            if left_out(&case, progress) {
+            if self.is_cancelled(&case, progress) || left_out(&case, progress) {
                 continue;
             }
             let started = Instant::now();
@@ -257,7 +281,10 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
-        let prepared = inputs::prepare(self.oracle, case, fresh_name("k"), self.seed)
+        let Some(Variant { definition, .. }) = self.variant(case) else {
+            return Err(judge_ended(format!("nobody knows the Definition `{}`", case.definition)));
+        };
+        let prepared = inputs::prepare(definition, case, fresh_name("k"), self.seed)
             .map_err(|error| judge_ended(error.to_string()))?;
         match self.worker.request(Request::Prepare(prepared.request.clone())).await {
             Ok(Outcome::Done(_)) => Ok(prepared),
@@ -265,6 +292,16 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(other) => Err(judge_ended(format!("{other:?}"))),
             Err(error) => Err(judge_ended(error.to_string())),
         }
+    }
+
+    /// Whether the check was cancelled; the case is then noted as not run.
+    fn is_cancelled(&self, case: &Case, progress: &Mutex<Progress>) -> bool {
+        let cancelled = self.cancel.is_cancelled();
+        if cancelled {
+            let what = format!("{} {}", case.stage, case.dtype.short());
+            lock(progress).not_run.push(NotRun::new(what, "the check was cancelled"));
+        }
+        cancelled
     }
 
     /// Second step: the candidate. Ends early when it keeps crashing, hangs, or cannot be loaded again.
@@ -279,13 +316,15 @@ impl<W: Worker> CheckRun<'_, W> {
         let mut crashes = 0;
         let mut stop: Option<Stop> = None;
         while let Some(ToRun { index, case, prepared, started }) = queue.recv().await {
-            let skip = self.cancel.is_cancelled() || left_out(&case, progress);
-            if let Some(stop) = &stop {
-                lock(progress)
-                    .not_run
-                    .push(NotRun::new(format!("{} {}", case.stage, case.label()), &*stop.why));
-            }
-            if skip || stop.is_some() {
+            let skip = match &stop {
+                Some(stop) => {
+                    let what = format!("{} {}", case.stage, case.label());
+                    lock(progress).not_run.push(NotRun::new(what, &*stop.why));
+                    true
+                }
+                None => self.is_cancelled(&case, progress) || left_out(&case, progress),
+            };
+            if skip {
                 self.release(prepared.ok()).await;
                 continue;
             }
@@ -316,7 +355,7 @@ impl<W: Worker> CheckRun<'_, W> {
             }
         }
         if let Some(candidate) = candidate {
-            self.close(&candidate.runner).await;
+            self.close(&candidate).await;
         }
     }
 
@@ -327,13 +366,13 @@ impl<W: Worker> CheckRun<'_, W> {
         index: usize,
         prepared: &Prepared,
     ) -> Ended {
-        let Some(Candidate { runner, parameters }) = candidate else {
+        let (Some(Candidate { runner, parameters }), Some(variant)) = (candidate, self.variant(case)) else {
             return judge_ended("no candidate is loaded".to_owned());
         };
         let request = Request::Run(Run {
             runner: runner.clone(),
             case: prepared.request.case.clone(),
-            arguments: self.oracle.arguments(parameters),
+            arguments: variant.arguments(parameters),
             wall_s: CASE_WALL_S,
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
@@ -401,7 +440,7 @@ impl<W: Worker> CheckRun<'_, W> {
             let record = assess::assess(circumstances, ended);
             lock(progress).first_verdict_ms.get_or_insert_with(|| self.elapsed_ms());
             if case.stage == Stage::Smoke && record.verdict != Verdict::Passed {
-                lock(progress).failed_dtypes.insert(case.dtype);
+                lock(progress).failed_dtypes.insert((case.definition.clone(), case.dtype));
             }
             let _ = self.events.send(CheckEvent::CaseFinished { index, record: Arc::new(record.clone()) });
             records.push(record);
@@ -421,7 +460,9 @@ impl<W: Worker> CheckRun<'_, W> {
         if !comparable || !right_form {
             return Ended::Ran { ran, compared: None };
         }
-        let definition = &self.oracle.definition;
+        let Some(Variant { definition, .. }) = self.variant(case) else {
+            return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
+        };
         let reduction = match definition.reduction_length(&case.axes) {
             Ok(reduction) => reduction,
             Err(error) => return judge_ended(error.to_string()),
@@ -436,6 +477,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
             null_candidates: case.stage == Stage::Smoke,
+            wall_s: JUDGE_WALL_S,
         });
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => match read::<Compared>(value) {
@@ -468,7 +510,8 @@ fn note_full_run(case: &mut Case, ran: &Ran) {
 
 fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
     let mut progress = lock(progress);
-    let left_out = case.stage != Stage::Smoke && progress.failed_dtypes.contains(&case.dtype);
+    let left_out =
+        case.stage != Stage::Smoke && progress.failed_dtypes.contains(&(case.definition.clone(), case.dtype));
     if left_out {
         let what = format!("{} {}", case.stage, case.dtype.short());
         progress.not_run.push(NotRun::new(what, "its smoke case did not pass"));
@@ -482,7 +525,7 @@ fn stop_after(reason: crate::runner::protocol::DeathReason, crashes: u32) -> Opt
     let why = match reason {
         DeathReason::Timeout => "an earlier case did not end",
         DeathReason::Memory => "an earlier case ran out of memory",
-        DeathReason::Killed => "cancelled",
+        DeathReason::Killed => "the check was cancelled",
         _ if crashes >= CRASH_LIMIT => "too many earlier cases crashed",
         _ => return None,
     };

@@ -132,11 +132,13 @@ fn right() -> Outcome {
 fn case(stage: Stage) -> Case {
     Case {
         stage,
+        definition: "softmax".to_owned(),
         axes: BTreeMap::from([("M".to_owned(), 3), ("N".to_owned(), 3)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
         profile: "default".to_owned(),
         scalars: BTreeMap::new(),
+        options: BTreeMap::new(),
         coverage: Coverage::Full,
     }
 }
@@ -149,9 +151,11 @@ fn plan(sweeps: usize) -> Plan {
 async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Outcomes, Vec<CheckEvent>) {
     let oracle = Oracle {
         label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
-        definition: builtin_named("softmax").expect("a Definition of this binary"),
         entry: "kernel_fn".to_owned(),
-        parameters: Vec::new(),
+        variants: vec![Variant {
+            definition: builtin_named("softmax").expect("a Definition of this binary"),
+            parameters: Vec::new(),
+        }],
     };
     let source = Source {
         path: "/k.py".to_owned(),
@@ -169,7 +173,8 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         events: &events,
         cancel,
     };
-    let outcomes = run.run(plan).await;
+    let candidate = run.load().await.unwrap_or_else(|finding| panic!("{}", finding.message));
+    let outcomes = run.run(candidate, plan).await;
     drop(events);
     let mut seen = Vec::new();
     while let Some(event) = receiver.recv().await {
@@ -181,7 +186,18 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
 async fn run_to_end(worker: &FakeWorker, sweeps: usize) -> Outcomes {
     let outcomes = run(worker, plan(sweeps), &CancellationToken::new()).await.0;
     assert_eq!(worker.count("prepare"), worker.count("release"), "every case's memory is freed");
+    let accounted = cases_named(&outcomes.not_run) + outcomes.cases.len();
+    assert_eq!(accounted, sweeps + 1, "every case is run or shown as not run, once");
     outcomes
+}
+
+/// Cases that the lines stand for: `sweep f32 (4 cases)` for four.
+fn cases_named(not_run: &[NotRun]) -> usize {
+    let count = |line: &NotRun| {
+        let words = line.what.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(" cases)"));
+        words.map_or(1, |words| words.parse().expect("a count"))
+    };
+    not_run.iter().map(count).sum()
 }
 
 fn verdicts(outcomes: &Outcomes) -> Vec<Verdict> {
@@ -280,6 +296,13 @@ async fn cancelling_kills_the_runner_and_returns() {
     assert!(worker.count("close") >= 1);
     assert_eq!(worker.count("prepare"), worker.count("release"));
     assert_eq!(worker.count("open"), 1, "a cancelled check opens nothing again");
+    let left = outcomes.not_run.iter().map(|line| (line.what.as_str(), line.why.as_str()));
+    assert!(left.clone().all(|(_, why)| why == "the check was cancelled"), "{left:?}");
+    assert_eq!(
+        cases_named(&outcomes.not_run) + outcomes.cases.len(),
+        10,
+        "every case is run or shown as not run"
+    );
 }
 
 #[tokio::test]

@@ -125,11 +125,13 @@ fn a_case_counts_once_and_an_element_is_named_once() {
     told.message = "1 element differs, at [2]: expected 0, got 0".to_owned();
     let case = |n| Case {
         stage: Stage::Smoke,
+        definition: "softmax".to_owned(),
         axes: BTreeMap::from([("N".to_owned(), n)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
-        profile: "normal".to_owned(),
+        profile: "default".to_owned(),
         scalars: BTreeMap::new(),
+        options: BTreeMap::new(),
         coverage: Coverage::Full,
     };
     let record = |n| CaseRecord {

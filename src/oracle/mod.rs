@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use miss::{MissKind, OracleMiss};
 
-use crate::runner::protocol::Argument;
+use crate::runner::protocol::{Argument, ArgumentSource};
 use crate::source::SourceModel;
 use crate::spec::Definition;
 
@@ -29,9 +29,16 @@ pub struct OracleLabel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Oracle {
     pub label: OracleLabel,
-    pub definition: Arc<Definition>,
     /// The function of the file that is called.
     pub entry: String,
+    /// At least one; the first is what an entry without options stands for.
+    pub variants: Vec<Variant>,
+}
+
+/// One Definition that the entry implements, with the options that choose it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    pub definition: Arc<Definition>,
     /// How the convention calls the entry: one item for each input of the Definition, in its order.
     pub parameters: Vec<Mapping>,
 }
@@ -46,21 +53,12 @@ pub struct Mapping {
 }
 
 impl Oracle {
-    /// What is passed, by keyword, to an entry with these parameters (as [`crate::runner::protocol::Opened`]
-    /// tells them: `*args` and `**kwargs` keep their stars). Options only go to a parameter of their
-    /// name; required inputs go into `**kwargs` too.
-    pub fn arguments(&self, parameters: &[String]) -> Vec<Argument> {
-        let passed = self.parameters.iter().filter(|mapping| mapping.is_taken_by(parameters));
-        passed
-            .map(|mapping| Argument { parameter: mapping.parameter.clone(), input: mapping.input.clone() })
-            .collect()
-    }
-
     /// Why an entry with these parameters cannot be called, `(name, has a default)` each; `None` when it
     /// can. Checked before the first call, so that a wrong signature is never mistaken for a wrong kernel.
     pub fn signature_problem(&self, parameters: &[(String, bool)]) -> Option<String> {
+        let variant = self.variants.first()?;
         let names: Vec<String> = parameters.iter().map(|(name, _)| name.clone()).collect();
-        let missing: Vec<&str> = self
+        let missing: Vec<&str> = variant
             .parameters
             .iter()
             .filter(|mapping| !mapping.optional && !mapping.is_taken_by(&names))
@@ -70,14 +68,14 @@ impl Oracle {
             .iter()
             .filter(|(name, has_default)| !has_default && !name.starts_with('*'))
             .map(|(name, _)| name.as_str())
-            .filter(|name| !self.parameters.iter().any(|mapping| mapping.parameter == *name))
+            .filter(|name| !variant.fills(name))
             .collect();
         let problem = match (missing.is_empty(), unfilled.is_empty()) {
             (true, true) => return None,
             (false, _) => format!("has no parameter {}", listed(&missing)),
             (true, false) => format!("needs {}, which nothing fills", listed(&unfilled)),
         };
-        let wanted: Vec<String> = self.parameters.iter().map(Mapping::in_signature).collect();
+        let wanted: Vec<String> = variant.parameters.iter().map(Mapping::in_signature).collect();
         Some(format!(
             "`{entry}({})` {problem}; {} calls it by keyword: write `def {entry}({}):`",
             names.join(", "),
@@ -85,6 +83,44 @@ impl Oracle {
             wanted.join(", "),
             entry = self.entry,
         ))
+    }
+
+    /// Whether an entry with these parameters can be asked for this variant: it has every option of it,
+    /// or the variant is the one that the entry stands for anyway.
+    pub fn can_choose(&self, variant: &Variant, parameters: &[String]) -> Result<(), String> {
+        let Some(standard) = self.variants.first() else { return Ok(()) };
+        let missing = variant.definition.options().find(|(name, value)| {
+            let is_standard = standard.definition.options().any(|option| option == (*name, *value));
+            !is_standard && !parameters.contains(name)
+        });
+        match missing {
+            None => Ok(()),
+            Some((name, _)) => Err(format!("`{}` has no parameter `{name}`", self.entry)),
+        }
+    }
+}
+
+impl Variant {
+    /// What is passed, by keyword, to an entry with these parameters (as [`crate::runner::protocol::Opened`]
+    /// tells them: `*args` and `**kwargs` keep their stars). Options only go to a parameter of their
+    /// name; required inputs go into `**kwargs` too.
+    pub fn arguments(&self, parameters: &[String]) -> Vec<Argument> {
+        let inputs = self.parameters.iter().filter(|mapping| mapping.is_taken_by(parameters));
+        let inputs = inputs.map(|mapping| Argument {
+            parameter: mapping.parameter.clone(),
+            source: ArgumentSource::Input { input: mapping.input.clone() },
+        });
+        let options = self.definition.options().filter(|(name, _)| parameters.contains(name));
+        let options = options.map(|(name, value)| Argument {
+            parameter: name.clone(),
+            source: ArgumentSource::Value { value: value.clone() },
+        });
+        inputs.chain(options).collect()
+    }
+
+    fn fills(&self, parameter: &str) -> bool {
+        let mapped = self.parameters.iter().any(|mapping| mapping.parameter == parameter);
+        mapped || self.definition.options().any(|(name, _)| name == parameter)
     }
 }
 

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::{MissKind, Oracle, OracleMiss, find};
+use crate::runner::protocol::{Argument, ArgumentSource};
 use crate::source::parse;
 
 const KERNEL: &str = "import triton\n@triton.jit\ndef kernel(x): pass\n";
@@ -22,7 +23,7 @@ fn autokernel_files_are_known() {
     for kernel_type in ["softmax", "rmsnorm", "matmul"] {
         let code = format!("KERNEL_TYPE = \"{kernel_type}\"\ndef kernel_fn(x): kernel[(1,)](x)\n");
         let oracle = with_kernel(&code).unwrap_or_else(|miss| panic!("{miss}"));
-        assert_eq!(oracle.definition.name, kernel_type);
+        assert_eq!(oracle.variants[0].definition.name, kernel_type);
         assert_eq!(oracle.entry, "kernel_fn");
         assert_eq!(oracle.label.rung, 0);
         assert_eq!(oracle.label.label, format!("AutoKernel {kernel_type} · torch ref"));
@@ -78,8 +79,12 @@ fn a_miss_stands_at_its_place() {
 fn options_are_passed_only_to_their_parameter() {
     let oracle = with_kernel("KERNEL_TYPE = 'rmsnorm'\ndef kernel_fn(x, weight): pass\n").expect("known");
     let passed = |parameters: &[&str]| -> Vec<String> {
-        let arguments = oracle.arguments(&strings(parameters));
-        arguments.into_iter().map(|argument| format!("{}={}", argument.parameter, argument.input)).collect()
+        let arguments = oracle.variants[0].arguments(&strings(parameters));
+        let told = |argument: Argument| match argument.source {
+            ArgumentSource::Input { input } => format!("{}={input}", argument.parameter),
+            ArgumentSource::Value { value } => format!("{}:={value}", argument.parameter),
+        };
+        arguments.into_iter().map(told).collect()
     };
     assert_eq!(passed(&["x", "weight"]), ["x=x", "weight=weight"]);
     assert_eq!(passed(&["weight", "x", "eps", "block"]), ["x=x", "weight=weight", "eps=eps"]);

@@ -53,7 +53,7 @@ pub enum Request {
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
-    /// [`Request::Open`] on it is answered with [`Reply::Died`], reason `killed`. Done: `{}`.
+    /// [`Request::Open`] on it is answered with [`Outcome::Died`], reason `killed`. Done: `{}`.
     Close { runner: RunnerId },
 }
 
@@ -66,8 +66,11 @@ pub struct Define {
     /// A float64 reference of its own; without it, `run` is called on float64 inputs under a mode that
     /// turns casts to float32 into casts to float64.
     pub reference_f64: Option<String>,
+    /// Wall clock after which the judge runner is ended and started anew, in seconds.
+    pub wall_s: f64,
 }
 
+/// A file to load into a runner of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Open {
     pub runner: RunnerId,
@@ -105,6 +108,7 @@ pub struct Opened {
     pub import_ms: f64,
 }
 
+/// One parameter of the entry.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Parameter {
     pub name: String,
@@ -112,6 +116,7 @@ pub struct Parameter {
     pub has_default: bool,
 }
 
+/// A case whose inputs are to be made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prepare {
     pub case: CaseId,
@@ -122,6 +127,8 @@ pub struct Prepare {
     pub inputs: Vec<InputSpec>,
     /// In the Definition's order; what the reference's outputs must look like.
     pub outputs: Vec<OutputSpec>,
+    /// As [`Define::wall_s`]; every prepared case is lost with the judge runner.
+    pub wall_s: f64,
 }
 
 /// One input of one case.
@@ -136,6 +143,7 @@ pub enum InputSpec {
     },
 }
 
+/// A tensor, how it lies in memory and how it is drawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct TensorInput {
     pub name: String,
@@ -146,6 +154,7 @@ pub struct TensorInput {
     pub fill: Fill,
 }
 
+/// What one output must look like. Outputs are contiguous.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutputSpec {
     pub name: String,
@@ -153,23 +162,35 @@ pub struct OutputSpec {
     pub shape: Vec<u64>,
 }
 
+/// One call of the entry on a prepared case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     pub runner: RunnerId,
     pub case: CaseId,
-    /// Arguments by keyword; each names an input of the case.
+    /// Arguments by keyword.
     pub arguments: Vec<Argument>,
     /// Wall clock after which the runner is killed, in seconds.
     pub wall_s: f64,
     pub interpreter: InterpreterOptions,
 }
 
+/// One argument of the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Argument {
     /// The parameter of the entry.
     pub parameter: String,
-    /// The input of the case whose tensor or scalar is passed.
-    pub input: String,
+    #[serde(flatten)]
+    pub source: ArgumentSource,
+}
+
+/// What is passed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum ArgumentSource {
+    /// The tensor or scalar of this input of the case.
+    Input { input: String },
+    /// An option that the reference has built in.
+    Value { value: Value },
 }
 
 /// How Triton launches are interpreted in one call.
@@ -195,6 +216,7 @@ pub struct Ran {
     pub run_ms: f64,
 }
 
+/// One returned value, as the candidate describes it: a claim until it was compared.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReturnedValue {
     /// `torch.Tensor`, `float`, `MyTensorSubclass` …: the exact type.
@@ -234,6 +256,7 @@ pub struct Launch {
     pub ms: f64,
 }
 
+/// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     pub file: String,
@@ -259,6 +282,7 @@ pub struct WorkerFinding {
     pub occurrences: u64,
 }
 
+/// What kinds of things the interpreter sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerFindingKind {
@@ -288,6 +312,7 @@ pub struct Unsupported {
     pub place: Option<Place>,
 }
 
+/// How the outputs of a case that ran are to be compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
     pub case: CaseId,
@@ -298,6 +323,8 @@ pub struct Compare {
     /// Also compare null candidates (zeros, the reference's mean, the reference of another seed, the
     /// reference on coarser inputs): a tolerance that accepts one is worthless.
     pub null_candidates: bool,
+    /// As [`Prepare::wall_s`]. The references run in this time.
+    pub wall_s: f64,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see
@@ -362,6 +389,7 @@ pub struct Sample {
     pub allowed: Number,
 }
 
+/// What the comparison says of an answer that is surely wrong.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NullCandidate {
     /// `zeros`, `mean`, `other-seed`, `coarse-inputs`.
@@ -386,6 +414,7 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
+/// What became of a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -401,6 +430,7 @@ pub enum Outcome {
     },
 }
 
+/// An exception, described.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Raised {
     /// Class of the exception, without module: `ModuleNotFoundError`.
@@ -427,6 +457,7 @@ pub struct Raised {
     pub findings: Vec<WorkerFinding>,
 }
 
+/// The end of a process that still owed an answer.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Died {
     pub reason: DeathReason,
@@ -437,6 +468,7 @@ pub struct Died {
     pub output: String,
 }
 
+/// Why a process is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeathReason {
@@ -473,35 +505,5 @@ pub enum Event {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_one_flat_object() {
-        let request = Request::Release { case: "k1".to_owned() };
-        let line = serde_json::to_string(&Envelope { id: 7, request: &request }).expect("serializes");
-        assert_eq!(line, r#"{"id":7,"op":"release","case":"k1"}"#);
-    }
-
-    #[test]
-    fn replies_and_events_are_told_apart() {
-        let died = r#"{"id":3,"died":{"reason":"signal","signal":11,"status":null,"output":"x"}}"#;
-        let Line::Reply(reply) = serde_json::from_str(died).expect("parses") else { panic!("not a reply") };
-        assert!(matches!(
-            reply.outcome,
-            Outcome::Died(Died { reason: DeathReason::Signal, signal: Some(11), .. })
-        ));
-
-        let warm = r#"{"ev":"warm","import_ms":1.5,"resident_bytes":1,"later":"ignored"}"#;
-        assert!(matches!(serde_json::from_str(warm).expect("parses"), Line::Event(Event::Warm { .. })));
-    }
-
-    #[test]
-    fn non_finite_numbers_travel_as_strings() {
-        let sample: Sample =
-            serde_json::from_str(r#"{"index":[0,3],"expected":1,"got":"NaN","allowed":"Infinity"}"#)
-                .expect("parses");
-        assert!(sample.got.0.is_nan());
-        assert_eq!(serde_json::to_string(&sample.allowed).expect("serializes"), "\"Infinity\"");
-    }
-}
+#[path = "protocol_tests.rs"]
+mod tests;

@@ -77,6 +77,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
+    /// A Python scalar, not a tensor.
     pub fn is_scalar(&self) -> bool {
         self.shape.is_none()
     }
@@ -98,14 +99,17 @@ pub enum InferError {
 }
 
 impl Definition {
+    /// The input of this name.
     pub fn input(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.inputs, name)
     }
 
+    /// The output of this name.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.outputs, name)
     }
 
+    /// The axis of this name.
     pub fn axis(&self, name: &str) -> Option<&Axis> {
         find(&self.axes, name)
     }
@@ -236,6 +240,11 @@ impl Definition {
     pub fn scalar_default(&self, name: &str) -> Option<&Value> {
         self.input(name).filter(|spec| spec.is_scalar())?;
         self.extras.args.get(name)
+    }
+
+    /// Options of the entry that this Definition fixes: `causal` of a causal attention.
+    pub fn options(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.extras.args.iter().filter(|(name, _)| self.input(name).is_none())
     }
 
     /// How the values of a tensor input are drawn. Floats without a rule are drawn from the standard

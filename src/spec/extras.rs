@@ -16,9 +16,13 @@ pub struct Extras {
     /// Dtypes of the first tensor input; every tensor of the same dtype follows it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dtypes: Vec<Dtype>,
-    /// Values of scalar inputs.
+    /// Values of scalar inputs, and of options of the entry that this Definition fixes (`causal`), which its
+    /// reference has built in; see [`super::Definition::options`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub args: BTreeMap<String, Value>,
+    /// Other values of scalar inputs, tried besides those of `args`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub vary: BTreeMap<String, Vec<Value>>,
     /// How tensors are drawn; see [`super::Definition::fill`] for those not named.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, FillSpec>,

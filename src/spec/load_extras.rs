@@ -11,9 +11,10 @@ use super::load::{check_run, read_dtype};
 use super::problem::JsonPath;
 use super::reader::{At, Object, Reader, listed};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "dtypes",
     "args",
+    "vary",
     "inputs",
     "profiles",
     "layouts",
@@ -35,6 +36,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
     Extras {
         dtypes: read_dtypes(reader, &object),
         args: read_args(reader, &object, definition),
+        vary: read_vary(reader, &object, definition),
         inputs: read_fills(reader, &object, definition),
         profiles: words(reader, &object, "profiles"),
         layouts: words(reader, &object, "layouts"),
@@ -92,16 +94,41 @@ fn read_args(
                     args.insert(name.to_owned(), at.value.clone());
                 }
             }
-            _ => {
-                let fix = format!("declare it under `inputs` with \"shape\": null (scalars: {})", {
-                    let scalars = definition.inputs.iter().filter(|(_, spec)| spec.is_scalar());
-                    listed(scalars.map(|(name, _)| name.as_str()), "none")
-                });
-                reader.error_at_key(&at.path, "names no scalar input", fix);
+            Some(_) => {
+                let fix = "say under `warpsmith.inputs` how its values are drawn";
+                reader.error_at_key(&at.path, "names a tensor, which has no value", fix);
+            }
+            // An option of the entry, which the reference has built in.
+            None => {
+                args.insert(name.to_owned(), at.value.clone());
             }
         }
     }
     args
+}
+
+/// Other values of scalar inputs, tried besides those of `args`.
+fn read_vary(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    definition: &Definition,
+) -> std::collections::BTreeMap<String, Vec<Value>> {
+    let mut vary = std::collections::BTreeMap::new();
+    let Some(at) = object.get("vary") else { return vary };
+    let Some(object) = reader.object(at, "an object, such as {\"eps\": [1e-5, 0.1]}") else { return vary };
+    for (name, at) in object.iter() {
+        let Some(spec) = definition.input(name).filter(|spec| spec.is_scalar()) else {
+            let scalars = definition.inputs.iter().filter(|(_, spec)| spec.is_scalar());
+            let known = listed(scalars.map(|(name, _)| name.as_str()), "none");
+            reader.error_at_key(&at.path, "names no scalar input", format!("name one of: {known}"));
+            continue;
+        };
+        let Some(items) = reader.array(&at, "a list of values") else { continue };
+        let fitting = items.into_iter().filter(|item| check_scalar(reader, item, spec));
+        let values = fitting.map(|item| item.value.clone()).collect();
+        vary.insert(name.to_owned(), values);
+    }
+    vary
 }
 
 /// `null` is Python's `None`: what the operation does with it is for the reference to say.

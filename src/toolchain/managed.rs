@@ -87,6 +87,7 @@ pub struct Installed {
     pub executable: PathBuf,
 }
 
+/// Why there is no managed environment now. Each text says what to do, or stands before one that does.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("no environment was made: --no-setup, or an editor, forbids it")]

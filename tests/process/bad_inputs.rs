@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::{Checked, Sandbox, python_or_skip};
 
 /// A right softmax; each test puts imports before it and an entry after it.
-const KERNEL: &str = r#"
+pub(crate) const KERNEL: &str = r#"
 import torch
 import triton
 import triton.language as tl

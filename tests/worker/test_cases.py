@@ -3,7 +3,7 @@
 import unittest
 from typing import Any
 
-from .client import DOUBLE, SOFTMAX, TOLERANCE, Worker, output, scalar, tensor
+from .client import DOUBLE, JUDGE_WALL_S, SOFTMAX, TOLERANCE, Worker, output, scalar, tensor
 
 UNTOUCHED = {"max_programs": None, "compare_values": False}
 
@@ -264,7 +264,7 @@ class Layouts(WorkerTest):
         spec = tensor("x", [3, 4], strides=[2, 1])
         fields = {"definition": "double", "seed": 1, "inputs": [spec], "outputs": [output("y", [3, 4])]}
         case = self.worker.fresh("case")
-        reply = self.worker.ask("prepare", case=case, **fields)
+        reply = self.worker.ask("prepare", case=case, wall_s=JUDGE_WALL_S, **fields)
         self.assertEqual(reply["failed"]["code"], "bad-request")
         # The case says why from then on.
         self.assertEqual(self.worker.compare(case)["failed"]["code"], "bad-request")
@@ -290,7 +290,8 @@ class Requests(WorkerTest):
         self.assertEqual(self.worker.compare("nope")["failed"]["code"], "unknown-case")
         self.assertEqual(self.worker.ask("dance")["failed"]["code"], "bad-request")
         self.assertEqual(self.worker.ask("open")["failed"]["code"], "bad-request")
-        reply = self.worker.ask("prepare", case="c", definition="nope", seed=1, inputs=[], outputs=[])
+        fields = {"definition": "nope", "seed": 1, "inputs": [], "outputs": [], "wall_s": JUDGE_WALL_S}
+        reply = self.worker.ask("prepare", case="c", **fields)
         self.assertEqual(reply["failed"]["code"], "unknown-definition")
         wrong = [{"parameter": "x", "input": "nope"}]
         self.assertEqual(self.worker.run_case(runner, case, arguments=wrong)["failed"]["code"], "bad-request")
@@ -311,6 +312,7 @@ class Requests(WorkerTest):
             seed=1,
             inputs=[tensor("x", [64, 64])],
             outputs=[output("y", [64, 64])],
+            wall_s=JUDGE_WALL_S,
         )
         ran = self.worker.send("run", **self.worker.run_fields(runner, case))
         self.assertEqual(self.worker.reply_to(prepared)["done"], {})
@@ -320,6 +322,7 @@ class Requests(WorkerTest):
     def test_release_while_prepared(self) -> None:
         case = self.worker.fresh("case")
         fields = {"definition": "double", "seed": 1, "inputs": [tensor("x", [8])], "outputs": []}
+        fields["wall_s"] = JUDGE_WALL_S
         ids = [
             self.worker.send("prepare", case=case, **fields),
             self.worker.send("release", case=case),

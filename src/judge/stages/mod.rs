@@ -5,6 +5,7 @@ mod sweep;
 
 use std::collections::BTreeMap;
 
+use super::case::{CONTIGUOUS, DEFAULT_PROFILE};
 use super::{Case, Coverage, NotRun, Stage, check::CheckOptions};
 use crate::spec::{Definition, Dtype};
 
@@ -25,19 +26,22 @@ pub(super) struct Plan {
     pub(super) not_run: Vec<NotRun>,
 }
 
-/// Plans the stages that were asked for. The same seed gives the same plan.
-pub(super) fn plan(definition: &Definition, options: &CheckOptions, seed: u64) -> Plan {
+/// Plans the stages that were asked for, for every Definition. The same seed gives the same plan.
+pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64) -> Plan {
     let mut plan = Plan::default();
-    let dtypes: Vec<Dtype> = definition
-        .dtypes()
-        .into_iter()
-        .filter(|dtype| options.dtypes.is_empty() || options.dtypes.contains(dtype))
-        .collect();
     for stage in Stage::ALL {
         let asked = options.stages.is_empty() || options.stages.contains(&stage);
         match stage {
-            Stage::Smoke if asked => smoke::plan(definition, &dtypes, &mut plan),
-            Stage::Sweep if asked => sweep::plan(definition, &dtypes, seed, &mut plan),
+            Stage::Smoke if asked => {
+                definitions.iter().for_each(|definition| {
+                    smoke::plan(definition, &dtypes(definition, options), &mut plan);
+                });
+            }
+            Stage::Sweep if asked => {
+                definitions.iter().for_each(|definition| {
+                    sweep::plan(definition, &dtypes(definition, options), seed, &mut plan);
+                });
+            }
             Stage::Smoke | Stage::Sweep => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
             Stage::Stability | Stage::Determinism | Stage::Edge => {
                 plan.not_run.push(NotRun::new(stage.name(), "this version has the stages smoke and sweep"));
@@ -47,15 +51,29 @@ pub(super) fn plan(definition: &Definition, options: &CheckOptions, seed: u64) -
     plan
 }
 
+/// The dtypes of the Definition that were asked for.
+fn dtypes(definition: &Definition, options: &CheckOptions) -> Vec<Dtype> {
+    let asked = |dtype: &Dtype| options.dtypes.is_empty() || options.dtypes.contains(dtype);
+    definition.dtypes().into_iter().filter(asked).collect()
+}
+
 /// A case on these axes with the default values and layout.
-fn case(stage: Stage, axes: BTreeMap<String, u64>, dtype: Dtype, coverage: Coverage) -> Case {
+fn case(
+    definition: &Definition,
+    stage: Stage,
+    axes: BTreeMap<String, u64>,
+    dtype: Dtype,
+    coverage: Coverage,
+) -> Case {
     Case {
         stage,
+        definition: definition.name.clone(),
         axes,
         dtype,
-        layout: "contiguous".to_owned(),
-        profile: "default".to_owned(),
+        layout: CONTIGUOUS.to_owned(),
+        profile: DEFAULT_PROFILE.to_owned(),
         scalars: BTreeMap::new(),
+        options: definition.options().map(|(name, value)| (name.clone(), value.clone())).collect(),
         coverage,
     }
 }
@@ -102,7 +120,7 @@ mod tests {
     }
 
     fn planned(name: &str, options: &CheckOptions, seed: u64) -> Plan {
-        plan(&builtin_named(name).expect("a Definition of this binary"), options, seed)
+        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed)
     }
 
     #[test]

@@ -16,6 +16,6 @@ pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
     let axes: BTreeMap<String, u64> =
         definition.var_axes().into_iter().map(str::to_owned).zip(LENGTHS.into_iter().cycle()).collect();
     for &dtype in dtypes {
-        plan.cases.push(case(Stage::Smoke, axes.clone(), dtype, Coverage::Full));
+        plan.cases.push(case(definition, Stage::Smoke, axes.clone(), dtype, Coverage::Full));
     }
 }

@@ -29,7 +29,7 @@ type Axes = BTreeMap<String, u64>;
 pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], seed: u64, plan: &mut Plan) {
     for axes in small_shapes(definition, seed) {
         for &dtype in dtypes {
-            plan.cases.push(case(Stage::Sweep, axes.clone(), dtype, Coverage::Full));
+            plan.cases.push(case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
         }
     }
     named_sizes(definition, dtypes, plan);
@@ -68,13 +68,16 @@ fn named_sizes(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
     for (name, axes) in &definition.extras.sizes {
         match coverage(definition, axes) {
             Some(Coverage::Full) => {
-                let cases =
-                    dtypes.iter().map(|&dtype| case(Stage::Sweep, axes.clone(), dtype, Coverage::Full));
+                let cases = dtypes
+                    .iter()
+                    .map(|&dtype| case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
                 let new: Vec<Case> = cases.filter(|case| !plan.cases.contains(case)).collect();
                 plan.cases.extend(new);
             }
             Some(coverage) => {
-                plan.cases.extend(turn.next().map(|dtype| case(Stage::Sweep, axes.clone(), dtype, coverage)));
+                plan.cases.extend(
+                    turn.next().map(|dtype| case(definition, Stage::Sweep, axes.clone(), dtype, coverage)),
+                );
             }
             None => too_large.push(name.clone()),
         }
@@ -97,5 +100,5 @@ fn offsets_case(definition: &Definition, dtypes: &[Dtype]) -> Option<Case> {
     let mut axes: Axes = others.iter().map(|name| ((*name).to_owned(), OFFSET_LENGTH)).collect();
     axes.insert((*first).to_owned(), OFFSET_ELEMENTS / OFFSET_LENGTH);
     (elements(definition, &axes) > u64::from(u32::MAX) / 2)
-        .then(|| case(Stage::Sweep, axes, dtype, Coverage::Offsets))
+        .then(|| case(definition, Stage::Sweep, axes, dtype, Coverage::Offsets))
 }

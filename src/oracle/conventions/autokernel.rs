@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use super::File;
-use crate::oracle::{Mapping, MissKind, Oracle, OracleLabel, OracleMiss};
+use crate::oracle::{Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Variant};
 use crate::source::SourceModel;
 use crate::spec::{Definition, builtin_named};
 
 const TYPE: &str = "KERNEL_TYPE";
 const ENTRY: &str = "kernel_fn";
 
-/// The kernel types and the Definitions that stand for them.
-const KNOWN: [(&str, &str); 3] = [("matmul", "matmul"), ("rmsnorm", "rmsnorm"), ("softmax", "softmax")];
+/// The kernel types and the Definitions that stand for them; first the one that is meant when the entry
+/// takes no option.
+const KNOWN: [(&str, &[&str]); 3] =
+    [("matmul", &["matmul"]), ("rmsnorm", &["rmsnorm"]), ("softmax", &["softmax"])];
 
 pub(super) fn find(file: &File<'_>) -> Option<Result<Oracle, OracleMiss>> {
     let model = file.model;
@@ -20,19 +22,24 @@ pub(super) fn find(file: &File<'_>) -> Option<Result<Oracle, OracleMiss>> {
 
 fn read(model: &SourceModel) -> Result<Oracle, OracleMiss> {
     let (kernel_type, range) = kernel_type(model)?;
-    let Some((_, name)) = KNOWN.iter().find(|(known, _)| *known == kernel_type) else {
+    let Some((_, names)) = KNOWN.iter().find(|(known, _)| *known == kernel_type) else {
         let known = KNOWN.iter().map(|(known, _)| format!("\"{known}\"")).collect();
         let kind = MissKind::UnknownKernelType { found: kernel_type, known };
         return Err(OracleMiss::new(kind, Some(range)));
     };
-    let missing = || OracleMiss::new(MissKind::NoDefinition((*name).to_owned()), Some(range.clone()));
-    let definition = builtin_named(name).ok_or_else(missing)?;
-    check_entry(model, &kernel_type, &definition, &range)?;
+    let mut variants = Vec::new();
+    for name in *names {
+        let missing = || OracleMiss::new(MissKind::NoDefinition((*name).to_owned()), Some(range.clone()));
+        let definition = builtin_named(name).ok_or_else(missing)?;
+        variants.push(Variant { parameters: mappings(&definition), definition });
+    }
+    if let Some(variant) = variants.first() {
+        check_entry(model, &kernel_type, &variant.definition, &range)?;
+    }
     Ok(Oracle {
         label: OracleLabel { rung: 0, label: format!("AutoKernel {kernel_type} · torch ref") },
         entry: ENTRY.to_owned(),
-        parameters: mappings(&definition),
-        definition,
+        variants,
     })
 }
 

@@ -173,7 +173,7 @@ fn each_mistake_is_told_with_its_place_and_remedy() {
         ("\"H\": {", "\"Q\": { \"type\": \"const\", \"value\": 3 }, \"H\": {"),
         ("\"H\": {", "\"my axis\": { \"type\": \"const\", \"value\": 3 }, \"H\": {"),
         ("{ \"scale\": null }", "{ \"scale\": \"half\" }"),
-        ("{ \"scale\": null }", "{ \"causal\": true }"),
+        ("{ \"scale\": null }", "{ \"table\": 1 }"),
         ("{ \"int\": [0, \"M\"] }", "{ \"normal\": [0, 1] }"),
         ("{ \"int\": [0, \"M\"] }", "{ \"int\": [0, \"N\"] }"),
         ("{ \"int\": [0, \"M\"] }", "{ \"int\": [4, 4] }"),

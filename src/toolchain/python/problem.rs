@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use super::Probe;
 use crate::toolchain::{Release, shell_word};
 
+/// The oldest Python that the worker runs on.
 pub const OLDEST_PYTHON: Release = Release(3, 10, 0);
+/// The oldest Triton whose interpreter the worker knows.
 pub const OLDEST_TRITON: Release = Release(3, 5, 0);
 /// From this NumPy on, the interpreter of Triton up to [`LAST_TRITON_WITH_OLD_NUMPY`] fails on any
 /// `for … in range(…)` in a kernel.

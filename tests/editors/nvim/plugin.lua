@@ -147,8 +147,13 @@ test(':Warpsmith status tells server and kernels', function()
 end)
 
 test(':Warpsmith doctor shows what the program says of this file and of the Python of the server', function()
-  vim.lsp.config('warpsmith', { cmd_env = { WARPSMITH_PYTHON = '/mine/python' } })
-  local said = { 'python: 3.11', 'gpu: no NVIDIA driver', vim.api.nvim_buf_get_name(0), '/mine/python' }
+  vim.lsp.config('warpsmith', {
+    cmd_env = { WARPSMITH_PYTHON = '/mine/python' },
+    settings = { warpsmith = { python = { path = '/named/python' } } },
+  })
+  local arguments = { '--python', '/named/python', vim.api.nvim_buf_get_name(0) }
+  local said = vim.list_extend({ 'python: 3.11', 'gpu: no NVIDIA driver' }, arguments)
+  table.insert(said, '/mine/python')
   vim.cmd('Warpsmith doctor')
   await(
     'its output',

@@ -12,11 +12,13 @@ use warpsmith::spec::Dtype;
 pub(crate) fn case(n: u64, dtype: Dtype) -> Case {
     Case {
         stage: Stage::Sweep,
+        definition: "softmax".to_owned(),
         axes: BTreeMap::from([("N".to_owned(), n)]),
         dtype,
         layout: "contiguous".to_owned(),
-        profile: "normal".to_owned(),
+        profile: "default".to_owned(),
         scalars: BTreeMap::new(),
+        options: BTreeMap::new(),
         coverage: Coverage::Full,
     }
 }

@@ -71,12 +71,19 @@ function M.parse(text)
   return report
 end
 
+--- The interpreter that the user named in the settings of the server, as an option of the doctor.
+---@return string[]
+local function python_option()
+  local path = vim.tbl_get(vim.lsp.config.warpsmith or {}, 'settings', 'warpsmith', 'python', 'path')
+  return type(path) == 'string' and { '--python', path } or {}
+end
+
 --- Runs `warpsmith doctor --json`.
 ---@param program string
 ---@return warpsmith.DoctorReport? report
 ---@return string? problem
 function M.report(program)
-  local ended = run({ program, 'doctor', '--json' }, DOCTOR_LIMIT_MS)
+  local ended = run(vim.list_extend({ program, 'doctor', '--json' }, python_option()), DOCTOR_LIMIT_MS)
   local report = M.parse(ended.stdout)
   if report then
     return report
@@ -95,7 +102,7 @@ function M.show()
     )
     return
   end
-  local arguments = { program, 'doctor' }
+  local arguments = vim.list_extend({ program, 'doctor' }, python_option())
   if vim.bo.buftype == '' and vim.api.nvim_buf_get_name(0) ~= '' then
     table.insert(arguments, vim.api.nvim_buf_get_name(0))
   end

@@ -198,7 +198,10 @@ class _CaseMemory:
         self._descriptors = iter(descriptors)
         self.inputs = {item["name"]: self._input(item) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
-        self.arguments = {item["parameter"]: self.inputs[item["input"]] for item in request["arguments"]}
+        self.arguments = {
+            item["parameter"]: self.inputs[item["input"]] if "input" in item else item["value"]
+            for item in request["arguments"]
+        }
 
     def _input(self, item: Message) -> Any:
         if "scalar" in item:

@@ -54,9 +54,10 @@ class Case:
         for action in waiting:
             action()
 
-    def arguments_of(self, arguments: list[dict[str, str]]) -> list[TensorRecord]:
+    def arguments_of(self, arguments: list[dict[str, Any]]) -> list[TensorRecord]:
         """The inputs that the arguments name, each once. Raises KeyError on an unknown input."""
-        return list({item["input"]: self.inputs[item["input"]] for item in arguments}.values())
+        named = [item["input"] for item in arguments if "input" in item]
+        return list({name: self.inputs[name] for name in named}.values())
 
     def descriptors_of(self, items: list[TensorRecord]) -> list[int]:
         """Copies of the descriptors of the tensors with memory, in order."""

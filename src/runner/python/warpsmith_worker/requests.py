@@ -23,7 +23,8 @@ class Requests:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.cases = supervisor.cases
-        self.definitions: dict[str, Message] = {}
+        self.definitions: dict[str, tuple[Message, float]] = {}
+        """What was defined, for the next judge, and how long it may take to compile it (seconds)."""
 
     def serve(self, request: Request) -> None:
         handlers: dict[str, Callable[[Request], None]] = {
@@ -50,12 +51,15 @@ class Requests:
 
     def _define(self, request: Request) -> None:
         name = request["definition"]
-        self.definitions[name] = _fields(request, "definition", "reference", "reference_f64")
-        self._ask_judge(request, self.definitions[name], None)
+        message = _fields(request, "definition", "reference", "reference_f64")
+        wall_s = float(request["wall_s"])
+        self.definitions[name] = (message, wall_s)
+        self._ask_judge(request, message, None, wall_s)
 
     def _prepare(self, request: Request) -> None:
-        case = self.cases.add(request["case"])
         message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
+        wall_s = float(request["wall_s"])
+        case = self.cases.add(request["case"])
 
         def prepared(outcome: Outcome, descriptors: list[int]) -> None:
             self.cases.prepared(case, outcome, descriptors)
@@ -63,16 +67,17 @@ class Requests:
             self.supervisor.reply(request, {"done": {}} if "done" in outcome else outcome)
             case.settle()
 
-        self._judge_runner().submit(Job("prepare", message, prepared))
+        self._judge_runner().submit(Job("prepare", message, prepared, wall_s=wall_s))
 
     def _compare(self, request: Request) -> None:
         message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
+        wall_s = float(request["wall_s"])
 
         def compare(case: Case) -> None:
             if case.busy:
                 self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
                 return
-            self._ask_judge(request, message, case)
+            self._ask_judge(request, message, case, wall_s)
 
         self._with_case(request, compare)
 
@@ -81,26 +86,31 @@ class Requests:
         if case is None or case.state == "lost":
             self.supervisor.reply(request, {"done": {}})
         else:
-            self._ask_judge(request, _fields(request, "case"), None)
+            # Frees memory and computes nothing.
+            self._ask_judge(request, _fields(request, "case"), None, None)
 
-    def _ask_judge(self, request: Request, message: Request, case: Case | None) -> None:
+    def _ask_judge(self, request: Request, message: Message, case: Case | None, wall_s: float | None) -> None:
         def answered(outcome: Outcome, _descriptors: list[int]) -> None:
             # Only `prepare` is answered with descriptors.
             if case is not None:
                 case.busy = False
+            if request["op"] == "define" and "done" not in outcome:
+                # What ended this judge would end the next one too.
+                self.definitions.pop(request["definition"], None)
             self.supervisor.reply(request, outcome)
 
         if case is not None:
             case.busy = True
-        self._judge_runner().submit(Job(request["op"], message, answered))
+        self._judge_runner().submit(Job(request["op"], message, answered, wall_s=wall_s))
 
     def _judge_runner(self) -> Runner:
         """The judge, started anew (with all definitions) when the last one ended."""
         if self.supervisor.judge is None:
             self.supervisor.judge = self.supervisor.spawn("judge")
-            for definition in self.definitions.values():
+            for message, wall_s in self.definitions.values():
                 # Whether it compiles was answered when it was given.
-                self.supervisor.judge.submit(Job("define", definition, lambda _outcome, _descriptors: None))
+                job = Job("define", message, lambda _outcome, _descriptors: None, wall_s=wall_s)
+                self.supervisor.judge.submit(job)
         return self.supervisor.judge
 
     # --- requests for candidates ---
