@@ -282,7 +282,7 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
     if only_tf32 {
         let message = format!(
             "{} of {} elements of `{name}` match a TF32 product but not IEEE float32{}. `tl.dot` rounds float32 \
-             factors to TF32 by default: pass `input_precision=\"ieee\"`, or declare `precision=tf32`",
+             factors to TF32 by default: pass `input_precision=\"ieee\"`",
             errors.violations,
             errors.elements_compared,
             sample_clause(errors.first.as_ref()),

@@ -90,7 +90,7 @@ pub struct Installed {
 /// Why there is no managed environment now. Each text says what to do, or stands before one that does.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("none may be made now (--no-setup, or the settings)")]
+    #[error("no environment was made: --no-setup, or an editor, forbids it")]
     Forbidden,
     #[error("nothing was installed")]
     Declined,

@@ -12,11 +12,17 @@ vim.api.nvim_create_user_command(
   'Warpsmith',
   function(options) require('warpsmith').command(options.fargs) end,
   {
-    nargs = '+',
+    nargs = '*',
     complete = function(lead, line) return require('warpsmith').complete(lead, line) end,
     desc = 'Check GPU kernels: check, cancel, log, doctor, status',
   }
 )
+
+-- A plugin manager makes the tags of the help; a folder that was only put on the runtimepath has none.
+local doc = vim.fs.joinpath(vim.fs.dirname(vim.fs.dirname(debug.getinfo(1, 'S').source:sub(2))), 'doc')
+if vim.fn.filereadable(vim.fs.joinpath(doc, 'tags')) == 0 and vim.fn.filewritable(doc) == 2 then
+  pcall(vim.cmd.helptags, vim.fn.fnameescape(doc))
+end
 
 local group = vim.api.nvim_create_augroup('warpsmith', {})
 
