@@ -229,12 +229,9 @@ async fn a_right_kernel_passes_every_case_in_order() {
 async fn after_a_failed_smoke_case_the_sweep_is_shown_as_not_run() {
     let worker = FakeWorker::new(|run| if run == 0 { died("exit") } else { right() });
     let outcomes = run_to_end(&worker, 9).await;
-    // The pipeline is two cases ahead of the verdict at most.
-    assert!(outcomes.cases.len() <= 3, "{:?}", verdicts(&outcomes));
-    assert_eq!(outcomes.cases[0].verdict, Verdict::Wrong);
-    let line = outcomes.not_run.last().expect("the sweep is named");
-    assert_eq!(line.why, "its smoke case did not pass");
-    assert!(line.what.starts_with("sweep f32 ("), "{}", line.what);
+    // Not even the cases that the pipeline had begun are recorded: which those are is chance.
+    assert_eq!(verdicts(&outcomes), [Verdict::Wrong]);
+    assert_eq!(outcomes.not_run, [NotRun::new("sweep f32 (9 cases)", "its smoke case did not pass")]);
 }
 
 #[tokio::test]
