@@ -73,6 +73,10 @@ pub enum Coverage {
 pub const CONTIGUOUS: &str = "contiguous";
 /// Values as the Definition draws them.
 pub const DEFAULT_PROFILE: &str = "default";
+/// The same, once more with other values: what was kept from the call before is wrong now.
+pub const AGAIN_PROFILE: &str = "again";
+/// Values as small as the square root of the Definition's epsilon, so that it matters where it is added.
+pub const NEAR_EPSILON_PROFILE: &str = "near-eps";
 
 /// `M=4 N=8`; strings without their quotes.
 fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
@@ -92,7 +96,7 @@ pub struct Case {
     pub dtype: Dtype,
     /// `contiguous`; other names come with the edge stage.
     pub layout: String,
-    /// Name of the value profile: `default`.
+    /// Name of the value profile: [`DEFAULT_PROFILE`] or one of the others here.
     pub profile: String,
     /// Scalar inputs with another value than the Definition's default, by name.
     pub scalars: BTreeMap<String, Value>,

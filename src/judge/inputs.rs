@@ -2,7 +2,7 @@
 
 use super::philox::Draws;
 use super::run::JUDGE_WALL_S;
-use super::{Case, Coverage};
+use super::{Case, Coverage, NEAR_EPSILON_PROFILE};
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
 use crate::spec::{AxisError, Definition, Fill, TensorSpec};
 
@@ -68,7 +68,9 @@ fn input(
     let fill = match case.coverage {
         Coverage::Offsets => Fill::Untouched,
         Coverage::Full | Coverage::Sampled => {
-            definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?
+            let usual =
+                definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?;
+            in_profile(definition, case, usual)
         }
     };
     Ok(InputSpec::Tensor(TensorInput {
@@ -78,6 +80,17 @@ fn input(
         shape,
         fill,
     }))
+}
+
+/// The fill in the case's value profile. Near the epsilon, what is centred at zero becomes so small that
+/// its mean square is the epsilon; scales and offsets stay as they are.
+fn in_profile(definition: &Definition, case: &Case, usual: Fill) -> Fill {
+    match (usual, definition.epsilon()) {
+        (Fill::Normal { mean: 0.0, .. }, Some(epsilon)) if case.profile == NEAR_EPSILON_PROFILE => {
+            Fill::Normal { mean: 0.0, std: epsilon.sqrt() }
+        }
+        (usual, _) => usual,
+    }
 }
 
 /// Row-major strides, in elements. Zero-length axes count as one, as in torch.
@@ -92,6 +105,18 @@ fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where the mean square is about the epsilon, half of the result depends on where it is added.
+    #[test]
+    fn near_the_epsilon_only_what_is_centred_shrinks() {
+        let definition = crate::spec::builtin_named("rmsnorm").expect("a Definition of this binary");
+        let mut case = super::super::stages::plan(&[&definition], &Default::default(), 1).cases.remove(0);
+        let usual = [Fill::Normal { mean: 0.0, std: 1.0 }, Fill::Normal { mean: 1.0, std: 0.5 }];
+        assert_eq!(usual.clone().map(|fill| in_profile(&definition, &case, fill)), usual);
+        case.profile = NEAR_EPSILON_PROFILE.to_owned();
+        let expected = [Fill::Normal { mean: 0.0, std: 1e-3 }, usual[1].clone()];
+        assert_eq!(usual.map(|fill| in_profile(&definition, &case, fill)), expected);
+    }
 
     #[test]
     fn strides_are_those_of_torch() {

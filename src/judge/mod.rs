@@ -14,6 +14,6 @@ mod stages;
 mod tolerance;
 pub mod verdict;
 
-pub use case::{Case, Coverage, Stage};
+pub use case::{AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, Stage};
 pub use engine::{Engine, EngineOptions};
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::inputs::{self, Prepared};
+use super::philox::Draws;
 use super::stages::Plan;
 use super::tolerance::tolerance;
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
@@ -381,6 +382,11 @@ impl<W: Worker> CheckRun<'_, W> {
                     Coverage::Offsets => Some(OFFSETS_PROGRAMS),
                 },
                 compare_values: case.coverage != Coverage::Offsets,
+                sampling_seed: Draws::new(
+                    self.seed,
+                    &format!("programs of {} {} {}", case.stage, case.definition, case.label()),
+                )
+                .next_u64(),
             },
         });
         let run = self.cancellable(runner, self.worker.request(request));
@@ -443,6 +449,12 @@ impl<W: Worker> CheckRun<'_, W> {
                 wall_s: CASE_WALL_S,
             };
             let record = assess::assess(circumstances, ended);
+            if let Some(why) = assess::beyond_a_sample(&record) {
+                let what = format!("{} {}", case.stage, case.label());
+                lock(progress).not_run.push(NotRun::new(what, why));
+                self.release(prepared).await;
+                continue;
+            }
             lock(progress).first_verdict_ms.get_or_insert_with(|| self.elapsed_ms());
             if case.stage == Stage::Smoke && record.verdict != Verdict::Passed {
                 lock(progress).failed_dtypes.insert((case.definition.clone(), case.dtype));

@@ -136,7 +136,7 @@ fn case(stage: Stage) -> Case {
         axes: BTreeMap::from([("M".to_owned(), 3), ("N".to_owned(), 3)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
-        profile: "default".to_owned(),
+        profile: crate::judge::DEFAULT_PROFILE.to_owned(),
         scalars: BTreeMap::new(),
         options: BTreeMap::new(),
         coverage: Coverage::Full,

@@ -47,14 +47,12 @@ fn write_table(text: &mut String, report: &Report, kernel: &KernelAnchor) {
     text.push_str("\n| stage | case | dtype | verdict | max error | reference's own | allowed |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     for record in cases.iter().take(ROWS) {
-        let axes: Vec<String> =
-            record.case.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
         let (error, own, allowed) = errors(record);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {error} | {own} | {allowed} |",
             record.case.stage,
-            cell(&axes.join(" ")),
+            cell(&record.case.shape_label()),
             record.case.dtype.short(),
             cell(&outcome(record)),
         );

@@ -202,6 +202,8 @@ pub struct InterpreterOptions {
     /// Whether the values of the outputs matter. `false`: only offsets are checked, outputs are not
     /// copied, and nothing may touch whole tensors.
     pub compare_values: bool,
+    /// Draws the random programs. Derived from the check's seed, and not the seed of any input.
+    pub sampling_seed: u64,
 }
 
 /// Answer to [`Request::Run`].
@@ -229,6 +231,9 @@ pub struct ReturnedValue {
     pub strides: Vec<i64>,
     /// The storage overlaps that of this input.
     pub aliases_input: Option<String>,
+    /// The storage is one that an earlier call returned: that result has changed meanwhile.
+    #[serde(default)]
+    pub returned_before: bool,
     /// Every element of the storage that holds a value was stored by one interpreted launch, and that
     /// launch was the only one. Only then may a sampled run be compared.
     #[serde(default)]

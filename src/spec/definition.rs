@@ -247,6 +247,11 @@ impl Definition {
         self.extras.args.iter().filter(|(name, _)| self.input(name).is_none())
     }
 
+    /// The default of the scalar option `eps`: what is added so that nothing is divided by zero.
+    pub fn epsilon(&self) -> Option<f64> {
+        self.scalar_default("eps")?.as_f64().filter(|&epsilon| epsilon > 0.0)
+    }
+
     /// How the values of a tensor input are drawn. Floats without a rule are drawn from the standard
     /// normal distribution, booleans from both values. `None` for integers without a rule (random
     /// indices would read anywhere), scalars and unknown names.

@@ -1,5 +1,6 @@
 """Whole cases through the supervisor: prepare, run, compare."""
 
+import textwrap
 import unittest
 from typing import Any
 
@@ -204,6 +205,31 @@ class Claims(WorkerTest):
         for source in ("return x", "return x[1:]", "x.mul_(2)\n    return x", "return x.detach().t()"):
             self.assertEqual(self.returned(f"def kernel_fn(x):\n    {source}")["aliases_input"], "x", source)
         self.assertIsNone(self.returned("def kernel_fn(x):\n    return x.clone()")["aliases_input"])
+
+    def test_memory_of_an_earlier_result_is_named(self) -> None:
+        source = """
+            import torch
+            kept = {}
+            def kernel_fn(x):
+                fresh = torch.empty_like(x)
+                y = kept.setdefault(x.shape, fresh) if x.shape[0] == 4 else fresh
+                return y.copy_(x * 2)
+        """
+        runner = self.opened(textwrap.dedent(source))
+        told = []
+        for shape in ([4, 2], [5, 2], [4, 2], [5, 2]):
+            reply = self.worker.run_case(runner, self.case(shape))
+            told.append(reply["done"]["outputs"][0]["returned_before"])
+        self.assertEqual(told, [False, False, True, False])
+
+    def test_results_on_the_cpu_are_no_results(self) -> None:
+        for made in ("torch.empty(x.shape)", "torch.zeros(x.shape).mul_(0)", "x.cpu()", "(x * 2).to('cpu')"):
+            found = self.returned(f"import torch\ndef kernel_fn(x):\n    return {made}")
+            self.assertEqual((found["type_name"], found["dtype"]), ("torch.Tensor on the CPU", None), made)
+        moves = ".cuda()", ".to(x.device)", ".to(x)", ".to('cuda', torch.float16)", ".pin_memory()", " + x"
+        for move in moves:
+            found = self.returned(f"import torch\ndef kernel_fn(x):\n    return torch.zeros(x.shape){move}")
+            self.assertEqual(found["type_name"], "torch.Tensor", move)
 
     def test_strided_and_differentiable_results_are_copied(self) -> None:
         case = self.case([5, 5])

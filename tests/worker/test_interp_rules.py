@@ -36,6 +36,18 @@ class Rules(unittest.TestCase):
         self.assert_refused("row_sum", "arange", "power of 2", self.x, torch.zeros(1), 33, B=64 + 32)
         self.accepted("row_sum", self.x, torch.zeros(1), 33, B=64)
 
+    def test_a_promise_of_multiples_is_kept(self) -> None:
+        self.accepted("promised_scalar", self.x, 32, B=16)
+        # Of consecutive values the promise is about the first one: 48 … 63, and 0 after the end.
+        self.accepted("promised_block", self.x, 48, 64, B=16)
+        self.accepted("promised_block", self.x, 48, 56, B=16)
+        for kernel, arguments in (("promised_scalar", (7,)), ("promised_block", (40, 64))):
+            with session() as running:
+                getattr(self.kernels, kernel)[(1,)](self.x, *arguments, B=16)
+            (finding,) = running.report()["findings"]
+            self.assertEqual(finding["kind"], "device-assert")
+            self.assertIn(f"multiple of 16, but the value is {arguments[0]}", finding["message"])
+
     def test_undefined_name(self) -> None:
         self.assert_refused("undefined_name", "undefined", "missing")
 

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Plan, case, coverage, elements, tensor_shapes};
+use super::{Plan, case, coverage, elements, smoke, tensor_shapes};
 use crate::judge::philox::Draws;
-use crate::judge::{Case, Coverage, NotRun, Stage};
+use crate::judge::{AGAIN_PROFILE, Case, Coverage, NEAR_EPSILON_PROFILE, NotRun, Stage};
 use crate::spec::{Definition, Dtype};
 
 /// Lengths around common tile sizes, and primes. Each is given to one axis while the others are short.
@@ -27,6 +27,14 @@ const OFFSET_LENGTH: u64 = 4096;
 type Axes = BTreeMap<String, u64>;
 
 pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], seed: u64, plan: &mut Plan) {
+    let smoke_axes = smoke::axes(definition);
+    let profiles = [Some(AGAIN_PROFILE), definition.epsilon().map(|_| NEAR_EPSILON_PROFILE)];
+    for profile in profiles.into_iter().flatten() {
+        plan.cases.extend(dtypes.iter().map(|&dtype| Case {
+            profile: profile.to_owned(),
+            ..case(definition, Stage::Sweep, smoke_axes.clone(), dtype, Coverage::Full)
+        }));
+    }
     for axes in small_shapes(definition, seed) {
         for &dtype in dtypes {
             plan.cases.push(case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));

@@ -113,6 +113,16 @@ class Session:
                 "occurrences": 1,
             }
 
+    def mark(self) -> tuple[int, frozenset[tuple[Any, ...]]]:
+        """What was recorded up to now, for `forget_since`."""
+        return len(self.launches), frozenset(self._findings)
+
+    def forget_since(self, mark: tuple[int, frozenset[tuple[Any, ...]]]) -> None:
+        """Drops launches and findings that came after the mark."""
+        launches, known = mark
+        del self.launches[launches:]
+        self._findings = {key: finding for key, finding in self._findings.items() if key in known}
+
     def add_compile_error(self, error: TritonCompileError, kernel: str | None) -> None:
         """Records an error that ends the launch, in case the user's code swallows the exception."""
         if error.place is not None:
