@@ -136,9 +136,10 @@ test('an unknown subcommand is refused', function()
   await_notified('say what to do: cancel, check, doctor, log, status')
 end)
 
-test('the help is found without a plugin manager', function()
-  equal(true, #vim.fn.getcompletion('warpsmith-trouble', 'help') == 1)
-end)
+test(
+  'the help is found without a plugin manager',
+  function() equal(true, #vim.fn.getcompletion('warpsmith-trouble', 'help') == 1) end
+)
 
 test(':Warpsmith status tells server and kernels', function()
   local said = vim.api.nvim_exec2('Warpsmith status', { output = true }).output

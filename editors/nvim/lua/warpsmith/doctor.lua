@@ -112,23 +112,19 @@ function M.show()
   vim.cmd.split()
   vim.api.nvim_win_set_buf(0, buffer)
   vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, desc = 'Close' })
-  vim.system(
-    arguments,
-    { text = true, timeout = DOCTOR_LIMIT_MS, env = environment() },
-    function(ended)
-      vim.schedule(function()
-        if not vim.api.nvim_buf_is_valid(buffer) then
-          return
-        end
-        local text = vim.trim((ended.stdout or '') .. '\n' .. (ended.stderr or ''))
-        if text == '' then
-          text = ('warpsmith doctor said nothing (exit status %d)'):format(ended.code)
-        end
-        vim.api.nvim_buf_set_lines(buffer, 0, -1, false, vim.split(text, '\n'))
-        vim.bo[buffer].modifiable = false
-      end)
-    end
-  )
+  vim.system(arguments, { text = true, timeout = DOCTOR_LIMIT_MS, env = environment() }, function(ended)
+    vim.schedule(function()
+      if not vim.api.nvim_buf_is_valid(buffer) then
+        return
+      end
+      local text = vim.trim((ended.stdout or '') .. '\n' .. (ended.stderr or ''))
+      if text == '' then
+        text = ('warpsmith doctor said nothing (exit status %d)'):format(ended.code)
+      end
+      vim.api.nvim_buf_set_lines(buffer, 0, -1, false, vim.split(text, '\n'))
+      vim.bo[buffer].modifiable = false
+    end)
+  end)
 end
 
 return M
