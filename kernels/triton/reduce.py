@@ -24,7 +24,7 @@ KERNEL_TYPE = "reduce"
 
 _TILE_ELEMENTS = 2_048
 _LONGEST_TILE_DEPTH = 2_048
-_WIDEST_TILE = 128
+_TILE_WIDTH = 128
 _WANTED_PROGRAMS = 512
 _SHORTEST_PART = 4_096
 
@@ -86,8 +86,8 @@ def _launch(x: torch.Tensor, y: torch.Tensor, parts: int, maximum: bool) -> None
         tile_depth = min(_LONGEST_TILE_DEPTH, triton.next_power_of_2(max(depth, 1)))
         tile_kept = max(1, min(_TILE_ELEMENTS // tile_depth, triton.next_power_of_2(kept)))
     else:
-        tile_kept = min(_WIDEST_TILE, triton.next_power_of_2(kept))
-        tile_depth = min(_TILE_ELEMENTS // tile_kept, triton.next_power_of_2(max(depth, 1)))
+        tile_depth = min(_TILE_ELEMENTS // _TILE_WIDTH, triton.next_power_of_2(max(depth, 1)))
+        tile_kept = min(_TILE_ELEMENTS // tile_depth, triton.next_power_of_2(kept))
     _reduce_tile[(outer * parts * triton.cdiv(kept, tile_kept),)](
         x,
         y,
@@ -107,9 +107,9 @@ def _launch(x: torch.Tensor, y: torch.Tensor, parts: int, maximum: bool) -> None
 
 def _parts(outer: int, depth: int, kept: int) -> int:
     """How often to split depth: not at all when there are enough programs anyway."""
-    programs = outer if kept == 1 else outer * triton.cdiv(kept, _WIDEST_TILE)
+    programs = outer if kept == 1 else outer * triton.cdiv(kept, _TILE_WIDTH)
     # The work of one part must pay for writing and reading its partial results.
-    shortest = _SHORTEST_PART if kept == 1 else _WIDEST_TILE
+    shortest = _SHORTEST_PART if kept == 1 else _TILE_WIDTH
     return max(1, min(_WANTED_PROGRAMS // max(programs, 1), depth // shortest))
 
 

@@ -169,8 +169,10 @@ fn named_sizes(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
         }
     }
     if !too_large.is_empty() {
+        // One of several Definitions of an entry says which one it is.
+        let whose = definition.options().next().map_or(String::new(), |_| format!(" of {}", definition.name));
         plan.not_run.push(NotRun::new(
-            format!("sizes {}", too_large.join(", ")),
+            format!("sizes {}{whose}", too_large.join(", ")),
             "too large for the interpreter on a CPU",
         ));
     }
