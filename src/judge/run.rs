@@ -18,7 +18,7 @@ use super::check::CheckEvent;
 use super::inputs::{self, Prepared};
 use super::philox::Draws;
 use super::stages::Plan;
-use super::tolerance::tolerance;
+use super::tolerance::{ErrorSources, tolerance};
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::protocol::{
@@ -436,6 +436,7 @@ impl<W: Worker> CheckRun<'_, W> {
             let ended = match (&prepared, ended) {
                 (Some(prepared), Ended::Ran { ran, .. }) => {
                     note_full_run(&mut case, &ran);
+                    self.note_bounds_only(&mut case, &ran, progress);
                     self.compare(&case, prepared, ran).await
                 }
                 (_, ended) => ended,
@@ -484,13 +485,19 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(reduction) => reduction,
             Err(error) => return judge_ended(error.to_string()),
         };
+        let sources = ErrorSources {
+            case: case.dtype,
+            reduction,
+            intermediate: definition.extras.tolerance.intermediate,
+            precision: definition.extras.precision,
+        };
         let request = Request::Compare(Compare {
             case: prepared.request.case.clone(),
             tolerances: prepared
                 .request
                 .outputs
                 .iter()
-                .map(|output| tolerance(output.dtype, reduction, definition.extras.precision))
+                .map(|output| tolerance(output.dtype, sources))
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
             null_candidates: case.stage == Stage::Smoke,
@@ -510,11 +517,28 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
+    /// A sampled run of several launches shows bounds and offsets; that its values say nothing is told.
+    fn note_bounds_only(&self, case: &mut Case, ran: &Ran, progress: &Mutex<Progress>) {
+        if is_chain(case, ran) {
+            case.coverage = Coverage::Offsets;
+            let what = format!("values of {} {}", case.stage, case.label());
+            let why = "too large to run every program, and its launches depend on one another: only bounds were checked";
+            lock(progress).not_run.push(NotRun::new(what, why));
+        }
+    }
+
     async fn release(&self, prepared: Option<Prepared>) {
         if let Some(prepared) = prepared {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
+}
+
+/// Whether values of a sampled run would mean nothing because an early launch's programs, of which only
+/// some ran, make what a later launch reads.
+fn is_chain(case: &Case, ran: &Ran) -> bool {
+    let copied = ran.outputs.iter().all(|output| output.copied);
+    case.coverage == Coverage::Sampled && ran.launches.len() > 1 && copied
 }
 
 /// A sampled case whose launches were small enough to run whole is a full case.

@@ -58,11 +58,29 @@ class Tolerances(unittest.TestCase):
             self.assertEqual(found["violations"], 6, (tolerance, found))
 
     def test_rows_have_their_own_scale(self) -> None:
-        # An error that the large row hides must show in the small one.
-        expected = torch.tensor([[1000.0] * 8, [0.001] * 8], dtype=torch.float64)
+        # Long enough to be measured alone: an error that the large row hides must show in the small one.
+        expected = torch.tensor([[1000.0] * 16, [0.001] * 16], dtype=torch.float64)
         found = measure((expected + 0.01).float(), expected, Tolerance(0, 0, 1e-3, 0))
-        self.assertEqual(found["violations"], 8)
+        self.assertEqual(found["violations"], 16)
         self.assertEqual(found["first"]["index"], [1, 0])
+
+    def test_short_rows_are_measured_with_their_neighbours(self) -> None:
+        # One column, as of a product with a vector: that an element is small by cancellation says nothing
+        # of the size of its terms.
+        expected = torch.ones(32, 1, dtype=torch.float64)
+        expected[3] = 1e-9
+        found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+        self.assertEqual(found["violations"], 0)
+        expected[16:] = 1e-9  # the second group of 16
+        found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+        self.assertEqual((found["violations"], found["first"]["index"]), (16, [16, 0]))
+
+    def test_what_is_left_of_short_rows_joins_the_last_group(self) -> None:
+        for rows, columns in ((5, 3), (11, 3), (17, 2), (40, 15), (2, 1)):
+            expected = torch.ones(rows, columns, dtype=torch.float64)
+            expected[-1] = 1e-9
+            found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+            self.assertEqual(found["violations"], 0, (rows, columns))
 
     def test_first_and_worst(self) -> None:
         expected = torch.ones(4, 6)

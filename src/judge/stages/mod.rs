@@ -48,7 +48,25 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
             }
         }
     }
+    for definition in definitions {
+        leave_out_undefined(definition, &mut plan);
+    }
     plan
+}
+
+/// Takes out the cases whose shape the operation is not defined for, and tells that they are left out.
+fn leave_out_undefined(definition: &Definition, plan: &mut Plan) {
+    let name = &definition.name;
+    plan.cases.retain(|case| case.definition != *name || definition.axis_out_of_range(&case.axes).is_none());
+    for (axis, range) in &definition.extras.ranges {
+        let lengths = match (range.least, range.most) {
+            (0, None) => continue,
+            (least, None) => format!("shorter than {least}"),
+            (least, Some(most)) => format!("outside {least} to {most}"),
+        };
+        let what = format!("{name} with {axis} {lengths}");
+        plan.not_run.push(NotRun::new(what, "the Definition says nothing of such shapes"));
+    }
 }
 
 /// The dtypes of the Definition that were asked for.
@@ -68,7 +86,7 @@ fn case(
     Case {
         stage,
         definition: definition.name.clone(),
-        axes,
+        axes: definition.with_derived(&axes),
         dtype,
         layout: CONTIGUOUS.to_owned(),
         profile: DEFAULT_PROFILE.to_owned(),

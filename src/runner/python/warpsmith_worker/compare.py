@@ -7,6 +7,9 @@ Element `i` of row `r` may be off by
 
 where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
 equal.
+
+Rows of fewer than 16 elements are measured together with their neighbours: so few values may all be close
+to zero by chance, and with them their root mean square and the reference's error.
 """
 
 import math
@@ -21,6 +24,8 @@ from .dtypes import ElementType
 
 # Elements compared at a time: 16 MiB for each float64 temporary.
 _TILE_ELEMENTS = 1 << 21
+# What a row must have to be measured on its own.
+_ROW_ELEMENTS = 16
 
 
 @dataclass(frozen=True)
@@ -188,10 +193,25 @@ class _Rows:
             error = (self.in_dtype[tile.slices].to(torch.float64) - expected).abs()
             error = torch.where(usable & error.isfinite(), error, 0.0)
             self.row_error[row] = torch.maximum(self.row_error[row], error.amax(1))
+        group = self._groups_of_rows()
+        if group is not None:
+            squares = torch.zeros_like(squares).index_add_(0, group, squares)[group]
+            counts = torch.zeros_like(counts).index_add_(0, group, counts)[group]
+            largest = torch.zeros_like(counts).scatter_reduce_(0, group, self.row_error, "amax")
+            self.row_error = largest[group]
         self.row_rms = (squares / counts.clamp(min=1)).sqrt()
         if row_count:
             self.reference_error = self.row_error.max().item()
             self.expected_rms = (squares.sum() / counts.sum().clamp(min=1)).sqrt().item()
+
+    def _groups_of_rows(self) -> torch.Tensor | None:
+        """For each row the number of its group; None when rows are long enough. The last group takes what is
+        left over."""
+        row_count, length = self.expected.shape
+        if length == 0 or length >= _ROW_ELEMENTS or row_count < 2:
+            return None
+        size = -(-_ROW_ELEMENTS // length)
+        return (torch.arange(row_count) // size).clamp_(max=max(row_count // size - 1, 0))
 
     def judge(self, tile: _Tile, got: torch.Tensor) -> _Judged:
         """Compare a tile of values (float64 or int64)."""
