@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use super::verdict::{BadElement, CaseRecord, Code, Finding};
-use super::{Case, Coverage, Verdict};
+use super::{Case, Coverage, Stage, Verdict};
 use crate::runner::protocol::{
     Compared, DeathReason, Died, Launch, OutputErrors, OutputSpec, Place, Raised, Ran, ReturnedValue, Sample,
     WorkerFinding, WorkerFindingKind,
@@ -250,6 +250,10 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
         );
         return Some(Finding::plain(Code::Unwritten, message));
     }
+    // Where PyTorch itself overflows or gives NaN on the way, nobody says what is right.
+    if case.stage == Stage::Stability && errors.undefined > 0 {
+        return None;
+    }
     if errors.non_finite_mismatches > 0 {
         let message = format!(
             "{} of {} elements of `{name}` are NaN or infinite where the reference is not, or the reverse{}",
@@ -292,6 +296,16 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
             place: dots.first().map(|place| (*place).clone()),
             ..Finding::plain(Code::Tf32, message)
         };
+    }
+    if errors.exact && case.dtype.is_float() {
+        let message = format!(
+            "{} of {} elements of `{name}` are wrong{}; on these whole numbers every product and sum is exact, so the \
+             result must be",
+            errors.violations,
+            errors.elements_compared,
+            sample_clause(errors.first.as_ref()),
+        );
+        return Finding { element, ..Finding::plain(Code::Mismatch, message) };
     }
     let message = format!(
         "{} of {} elements of `{name}` are wrong{}; the largest error is {:.3e}, PyTorch's own on these inputs {:.3e}",

@@ -1,6 +1,8 @@
 //! From a case to the request that makes its tensors.
 
 use super::philox::Draws;
+use super::case::DEFAULT_PROFILE;
+use super::profiles::{EXACT_INTEGERS, ValueProfile};
 use super::{Case, Coverage};
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
 use crate::spec::{AxisError, Definition, Fill, TensorSpec};
@@ -18,6 +20,8 @@ pub(super) enum InputError {
     Axis(#[from] AxisError),
     #[error("the Definition says nothing of how `{0}` is drawn; give it a rule under `warpsmith.inputs`")]
     NoFill(String),
+    #[error("nobody knows the value profile `{0}`")]
+    NoProfile(String),
 }
 
 /// Shapes, strides, fills and the case's own seed, drawn from the check's.
@@ -66,7 +70,9 @@ fn input(
     let fill = match case.coverage {
         Coverage::Offsets => Fill::Untouched,
         Coverage::Full | Coverage::Sampled => {
-            definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?
+            let base =
+                definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?;
+            profiled(definition, case, name, base, &shape)?
         }
     };
     Ok(InputSpec::Tensor(TensorInput {
@@ -76,6 +82,34 @@ fn input(
         shape,
         fill,
     }))
+}
+
+/// The fill under the case's value profile. It is given to the first float tensor, so that the others keep
+/// the sizes for which the operation is meant; whole numbers to all, or nothing would be exact.
+fn profiled(
+    definition: &Definition,
+    case: &Case,
+    name: &str,
+    base: Fill,
+    shape: &[u64],
+) -> Result<Fill, InputError> {
+    if case.profile == DEFAULT_PROFILE {
+        return Ok(base);
+    }
+    let profile =
+        ValueProfile::named(&case.profile).ok_or_else(|| InputError::NoProfile(case.profile.clone()))?;
+    let mut floats =
+        definition.inputs.iter().filter(|(_, spec)| !spec.is_scalar() && spec.dtype.is_float());
+    let has_profile = if profile.name == EXACT_INTEGERS {
+        floats.any(|(float, _)| float == name)
+    } else {
+        floats.next().is_some_and(|(float, _)| float == name)
+    };
+    if !has_profile {
+        return Ok(base);
+    }
+    let row_length = shape.last().copied().unwrap_or(1).max(1);
+    Ok(Fill::Profiled { base: Box::new(base), profile: profile.in_dtype(case.dtype), row_length })
 }
 
 /// Row-major strides, in elements. Zero-length axes count as one, as in torch.

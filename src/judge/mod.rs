@@ -8,6 +8,7 @@ mod engine;
 mod environment;
 mod inputs;
 mod philox;
+mod profiles;
 pub mod record;
 mod run;
 mod stages;

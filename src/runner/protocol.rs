@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::spec::Dtype;
-pub use crate::spec::{Fill, Number};
+pub use crate::spec::{Fill, Number, Profile};
 
 /// Version of this protocol; the supervisor says its own in [`Event::Ready`].
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -308,12 +308,16 @@ pub struct Compare {
     /// Also compare null candidates (zeros, the reference's mean, the reference of another seed, the
     /// reference on coarser inputs): a tolerance that accepts one is worthless.
     pub null_candidates: bool,
+    /// Where the reference in the case's dtype equals the float64 one in every element, the operation is
+    /// exact on these inputs, and so must be the candidate.
+    pub exact_if_agree: bool,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see
 /// `judge/tolerance.rs` for where the factors come from:
 ///
-/// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)`
+/// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + max(absolute_ulp · |expected_i|, smallest subnormal)
+/// + row_rms_factor · rms_r(expected) + condition_factor · max_r |reference of perturbed inputs − reference_in_f64|`
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ToleranceSpec {
     pub reference_factor: f64,
@@ -323,6 +327,9 @@ pub struct ToleranceSpec {
     pub row_rms_factor: f64,
     /// The same sum with TF32 rounding of products added; tells `tf32` from `mismatch`.
     pub tf32_row_rms_factor: f64,
+    /// Times the largest change in the row when every float input is off by a relative 2⁻²³, up or down:
+    /// what no float32 computation can know better. 0: not measured.
+    pub condition_factor: f64,
 }
 
 /// Answer to [`Request::Compare`]: measurements, no verdict.
@@ -347,12 +354,18 @@ pub struct OutputErrors {
     /// Elements where one side is NaN or infinite and the other is not the same.
     pub non_finite_mismatches: u64,
     pub first_non_finite: Option<Sample>,
+    /// Elements where the reference in the case's dtype is NaN or infinite and the float64 one is not the
+    /// same (nor out of the dtype's range): the reference does not define them.
+    pub undefined: u64,
+    /// Nothing but equality was allowed: integers, or [`Compare::exact_if_agree`].
+    pub exact: bool,
     /// Elements over the tolerance (non-finite mismatches not counted).
     pub violations: u64,
     /// Elements over the tolerance of a TF32 product.
     pub tf32_violations: u64,
-    /// The first violation in row-major order, and the one with the largest error over tolerance.
+    /// The first violation in row-major order.
     pub first: Option<Sample>,
+    /// The element with the largest error over tolerance, also when all are within it.
     pub worst: Option<Sample>,
     pub max_absolute_error: Number,
     pub max_relative_error: Number,
@@ -370,6 +383,36 @@ pub struct Sample {
     pub expected: Number,
     pub got: Number,
     pub allowed: Number,
+    /// The summands of `allowed`; `None` where only equality will do.
+    #[serde(default)]
+    pub terms: Option<ToleranceTerms>,
+}
+
+/// What the allowed error of one element is the sum of; see [`ToleranceSpec`].
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct ToleranceTerms {
+    /// PyTorch's own error in the row.
+    pub reference: Number,
+    /// Rounding to the output's dtype.
+    pub rounding: Number,
+    /// Rounding of the sums behind the row.
+    pub accumulation: Number,
+    /// Sensitivity to the last bit of the inputs.
+    pub conditioning: Number,
+}
+
+impl ToleranceTerms {
+    /// The name of the largest term: what decided how much was allowed.
+    pub fn deciding(&self) -> &'static str {
+        let terms = [
+            ("reference", self.reference),
+            ("rounding", self.rounding),
+            ("accumulation", self.accumulation),
+            ("conditioning", self.conditioning),
+        ];
+        let largest = terms.into_iter().reduce(|a, b| if b.1.0 > a.1.0 { b } else { a });
+        largest.map_or("rounding", |(name, _)| name)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

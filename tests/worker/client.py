@@ -26,6 +26,7 @@ TOLERANCE = {
     "absolute_ulp": 2.0**-20,
     "row_rms_factor": 2.0**-20,
     "tf32_row_rms_factor": 2.0**-9,
+    "condition_factor": 0.0,
 }
 NORMAL = {"normal": {"mean": 0.0, "std": 1.0}}
 SOFTMAX = "import torch\ndef run(x):\n    return torch.softmax(x.float(), -1).to(x.dtype)\n"
@@ -174,7 +175,12 @@ class Worker:
 
     def compare(self, case: str, outputs: int = 1, **changes: Any) -> dict[str, Any]:
         tolerance = changes.pop("tolerance", TOLERANCE)
-        fields = {"tolerances": [tolerance] * outputs, "written_only": False, "null_candidates": False}
+        fields = {
+            "tolerances": [tolerance] * outputs,
+            "written_only": False,
+            "null_candidates": False,
+            "exact_if_agree": False,
+        }
         return self.ask("compare", case=case, **{**fields, **changes})
 
 

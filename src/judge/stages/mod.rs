@@ -1,6 +1,7 @@
 //! The stages of a check: one file each, every one a pure function from a Definition to cases.
 
 mod smoke;
+mod stability;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,11 @@ const FULL_FLOPS: u64 = 40_000_000;
 const SAMPLED_ELEMENTS: u64 = 20_000_000;
 /// The same for floating-point operations (the reference runs them twice, once in float64).
 const SAMPLED_FLOPS: u64 = 3_000_000_000;
+
+/// Elements and floating-point operations of a medium shape: more than one program in every direction, and
+/// still a fraction of a second.
+const MEDIUM_ELEMENTS: u64 = 120_000;
+const MEDIUM_FLOPS: u64 = 6_000_000;
 
 /// The cases of a check, in the order in which they run, and what is left out and why.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,10 +48,15 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
                     sweep::plan(definition, &dtypes(definition, options), seed, &mut plan);
                 });
             }
-            Stage::Smoke | Stage::Sweep => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
-            Stage::Stability | Stage::Determinism | Stage::Edge => {
-                plan.not_run.push(NotRun::new(stage.name(), "this version has the stages smoke and sweep"));
+            Stage::Stability if asked => {
+                definitions.iter().for_each(|definition| {
+                    stability::plan(definition, &dtypes(definition, options), &mut plan);
+                });
             }
+            Stage::Determinism | Stage::Edge if asked => {
+                plan.not_run.push(NotRun::new(stage.name(), "this version does not have it"));
+            }
+            _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
         }
     }
     plan
@@ -93,6 +104,16 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
                 .fold(1_u64, |product, axis| product.saturating_mul(all.get(axis).copied().unwrap_or(0)))
         })
         .fold(0, u64::saturating_add)
+}
+
+/// The largest size of the Definition that runs whole in a fraction of a second, if one does.
+fn medium_axes(definition: &Definition) -> Option<BTreeMap<String, u64>> {
+    let is_medium = |axes: &&BTreeMap<String, u64>| {
+        let flops = definition.flops(axes, Dtype::Float32).ok().flatten().unwrap_or(0);
+        elements(definition, axes) <= MEDIUM_ELEMENTS && flops <= MEDIUM_FLOPS
+    };
+    let sizes = definition.extras.sizes.iter().map(|(_, axes)| axes);
+    sizes.filter(is_medium).max_by_key(|axes| elements(definition, axes)).cloned()
 }
 
 /// What can be done with these axes on the CPU.

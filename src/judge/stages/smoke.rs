@@ -12,9 +12,13 @@ use crate::spec::{Definition, Dtype};
 /// Lengths given to the variable axes, in their order, over and over.
 const LENGTHS: [u64; 4] = [5, 67, 33, 19];
 
+/// The shape of the smoke cases.
+pub(super) fn axes(definition: &Definition) -> BTreeMap<String, u64> {
+    definition.var_axes().into_iter().map(str::to_owned).zip(LENGTHS.into_iter().cycle()).collect()
+}
+
 pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
-    let axes: BTreeMap<String, u64> =
-        definition.var_axes().into_iter().map(str::to_owned).zip(LENGTHS.into_iter().cycle()).collect();
+    let axes = axes(definition);
     for &dtype in dtypes {
         plan.cases.push(case(definition, Stage::Smoke, axes.clone(), dtype, Coverage::Full));
     }

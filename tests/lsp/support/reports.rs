@@ -38,7 +38,7 @@ fn launch(kernel: &str) -> Launch {
 
 /// A passed case that launched `kernel`.
 pub(crate) fn launched(kernel: &str, case: Case) -> CaseRecord {
-    let worst = Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001) };
+    let worst = Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001), terms: None };
     let errors = OutputErrors {
         name: "y".to_owned(),
         elements: 16,

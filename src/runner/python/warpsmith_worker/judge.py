@@ -20,6 +20,7 @@ from .errors import describe
 from .reference import Reference, ReferenceFailed, check_shapes, coarsen
 
 _OTHER_SEED = 0x9E3779B97F4A7C15
+_PERTURBATION = 2.0**-23
 _LONGEST_FAULT = 4096
 
 
@@ -238,15 +239,21 @@ class Judge:
         case = self._case(request)
         if not case.values_matter:
             raise Refused("not-comparable", "the inputs of this case were left untouched")
+        exact_if_agree = bool(request["exact_if_agree"])
         tolerances = [_tolerance(item) for item in request["tolerances"]]
         if len(tolerances) != len(case.outputs):
             raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
         changed = [item.name for item in case.tensors() if _changed(item)]
-        truths = _truths(case)
+        truths = _truths(case, any(tolerance.condition_factor for tolerance in tolerances))
         outputs = []
         for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
             errors = compare.measure(
-                output.view(output.shared), truth, output.element, tolerance, request["written_only"]
+                output.view(output.shared),
+                truth,
+                output.element,
+                tolerance,
+                request["written_only"],
+                exact_if_agree,
             )
             nulls = _null_candidates(case, at, truth, tolerance) if request["null_candidates"] else []
             outputs.append({"name": output.name, **errors, "null_candidates": nulls})
@@ -288,16 +295,28 @@ def _changed(item: SharedTensor) -> bool:
     return item.shared is not None and item.private is not None and not torch.equal(item.shared, item.private)
 
 
-def _truths(case: Case) -> list[Truth]:
+def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
+    """`with_perturbed` counts the first time only."""
     if case.truths is None:
         expected = _expected(case, case.arguments())
         in_dtype = case.reference.in_dtype(case.arguments())
         check_shapes(case.reference.definition, in_dtype, case.outputs)
+        perturbed = _expected(case, _perturbed_arguments(case)) if with_perturbed else [None] * len(expected)
         case.truths = [
-            Truth(values, _as_kind(narrow, output, output.element.torch))
-            for values, narrow, output in zip(expected, in_dtype, case.outputs, strict=True)
+            Truth(values, _as_kind(narrow, output, output.element.torch), moved)
+            for values, narrow, moved, output in zip(expected, in_dtype, perturbed, case.outputs, strict=True)
         ]
     return case.truths
+
+
+def _perturbed_arguments(case: Case) -> list[Any]:
+    """Arguments of which each float element is off by one rounding to float32, up or down."""
+    return [
+        inputs.perturbed(value, _PERTURBATION, case.seed, position)
+        if isinstance(item, SharedTensor) and item.element.is_float
+        else value
+        for position, (item, value) in enumerate(zip(case.inputs, case.arguments(), strict=True))
+    ]
 
 
 def _expected(case: Case, arguments: list[Any]) -> list[torch.Tensor]:

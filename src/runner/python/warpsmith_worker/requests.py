@@ -66,7 +66,7 @@ class Requests:
         self._judge_runner().submit(Job("prepare", message, prepared))
 
     def _compare(self, request: Request) -> None:
-        message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
+        message = _fields(request, "case", "tolerances", "written_only", "null_candidates", "exact_if_agree")
 
         def compare(case: Case) -> None:
             if case.busy:
