@@ -1,7 +1,8 @@
 //! From a case to the request that makes its tensors.
 
-use super::philox::Draws;
 use super::case::DEFAULT_PROFILE;
+use super::layouts::{Layout, Placement, contiguous_strides};
+use super::philox::Draws;
 use super::profiles::{EXACT_INTEGERS, ValueProfile};
 use super::{Case, Coverage};
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
@@ -75,10 +76,15 @@ fn input(
             profiled(definition, case, name, base, &shape)?
         }
     };
+    let placement = Layout::in_case(&case.layout, name).map_or_else(
+        || Placement { strides: contiguous_strides(&shape), offset: 0 },
+        |layout| layout.place(&shape),
+    );
     Ok(InputSpec::Tensor(TensorInput {
         name: name.to_owned(),
         dtype: definition.dtype_in_case(spec, case.dtype),
-        strides: contiguous_strides(&shape),
+        strides: placement.strides,
+        offset: placement.offset,
         shape,
         fill,
     }))
@@ -110,26 +116,4 @@ fn profiled(
     }
     let row_length = shape.last().copied().unwrap_or(1).max(1);
     Ok(Fill::Profiled { base: Box::new(base), profile: profile.in_dtype(case.dtype), row_length })
-}
-
-/// Row-major strides, in elements. Zero-length axes count as one, as in torch.
-fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
-    let mut strides = vec![1; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
-    }
-    strides
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strides_are_those_of_torch() {
-        assert_eq!(contiguous_strides(&[2, 3, 4]), [12, 4, 1]);
-        assert_eq!(contiguous_strides(&[5]), [1]);
-        assert_eq!(contiguous_strides(&[4, 0, 3]), [3, 3, 1]);
-        assert!(contiguous_strides(&[]).is_empty());
-    }
 }

@@ -7,6 +7,7 @@ pub mod check;
 mod engine;
 mod environment;
 mod inputs;
+mod layouts;
 mod philox;
 mod profiles;
 pub mod record;

@@ -141,8 +141,11 @@ pub struct TensorInput {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<u64>,
-    /// In elements, like torch. The storage holds exactly the elements that the strides reach.
+    /// In elements, like torch; 0 repeats along an axis. The storage ends with the last element that the
+    /// strides reach.
     pub strides: Vec<u64>,
+    /// Elements of the storage before the first of the tensor.
+    pub offset: u64,
     pub fill: Fill,
 }
 

@@ -1,5 +1,6 @@
 //! The stages of a check: one file each, every one a pure function from a Definition to cases.
 
+mod edge;
 mod smoke;
 mod stability;
 mod sweep;
@@ -53,7 +54,12 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
                     stability::plan(definition, &dtypes(definition, options), &mut plan);
                 });
             }
-            Stage::Determinism | Stage::Edge if asked => {
+            Stage::Edge if asked => {
+                definitions.iter().for_each(|definition| {
+                    edge::plan(definition, &dtypes(definition, options), &mut plan);
+                });
+            }
+            Stage::Determinism if asked => {
                 plan.not_run.push(NotRun::new(stage.name(), "this version does not have it"));
             }
             _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),

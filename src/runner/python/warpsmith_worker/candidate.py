@@ -210,7 +210,7 @@ class _CaseMemory:
         dtype = by_name(item["dtype"]).torch
         if storage is None:
             return memory.empty_view(dtype, item["shape"], item["strides"])
-        return memory.view_storage(storage, dtype, item["shape"], item["strides"])
+        return memory.view_storage(storage, dtype, item["shape"], item["strides"], item["offset"])
 
     def _storage(self, item: Message) -> torch.Tensor | None:
         if not item.get("has_memory"):

@@ -47,10 +47,12 @@ class SharedTensor:
     """The storage as the candidate sees it (uint8); None when it is not looked at."""
     private: torch.Tensor | None = None
     """What the judge put there (uint8); of inputs only."""
+    offset: int = 0
+    """In elements, from the beginning of the storage."""
 
     @property
     def storage_bytes(self) -> int:
-        return memory.storage_elements(self.shape, self.strides) * self.element.itemsize
+        return memory.storage_elements(self.shape, self.strides, self.offset) * self.element.itemsize
 
     def view(self, storage: torch.Tensor | None) -> torch.Tensor:
         """The tensor over one of its storages."""
@@ -58,7 +60,7 @@ class SharedTensor:
             return memory.empty_view(self.element.torch, self.shape, self.strides)
         if storage is None:
             raise Refused("not-comparable", f"{self.name} was left untouched")
-        return memory.view_storage(storage, self.element.torch, self.shape, self.strides)
+        return memory.view_storage(storage, self.element.torch, self.shape, self.strides, self.offset)
 
     def record(self) -> Message:
         """What the supervisor and a candidate may know about it."""
@@ -68,6 +70,7 @@ class SharedTensor:
             "dtype": self.element.name,
             "shape": self.shape,
             "strides": self.strides,
+            "offset": self.offset,
             "storage_bytes": self.storage_bytes,
             "has_memory": self.descriptor is not None,
         }
@@ -208,8 +211,8 @@ class Judge:
         item = _make_shared(f"input-{position}", spec, spec["strides"], mapped=case.values_matter)
         if item.shared is not None:
             tensor = item.view(item.shared)
-            if not tensor.is_contiguous():
-                # Padding between rows: whoever reads it reads poison.
+            if tensor.numel() * item.element.itemsize < item.storage_bytes:
+                # Padding between rows or before the first: whoever reads it reads poison.
                 poison.fill_storage(tensor)
             inputs.fill_tensor(tensor, spec["fill"], case.seed, position)
             item.private = item.shared.clone()
@@ -270,7 +273,8 @@ def _make_shared(key: str, spec: Message, strides: list[int], *, mapped: bool) -
     element = by_name(spec["dtype"])
     if len(strides) != len(spec["shape"]):
         raise Refused("bad-request", f"{spec['name']}: shape {spec['shape']} with strides {strides}")
-    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None)
+    offset = spec.get("offset", 0)
+    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None, offset=offset)
     if item.storage_bytes:
         item.descriptor = memory.create_file(key, item.storage_bytes)
         try:
