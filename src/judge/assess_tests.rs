@@ -26,7 +26,19 @@ fn out() -> OutputSpec {
 }
 
 fn judge_on(case: &Case, outputs: &[OutputSpec], ended: Ended) -> CaseRecord {
-    assess(Circumstances { case, outputs, seed: 1, elapsed_ms: 2.0, wall_s: 20.0 }, ended)
+    judge_with_trials(case, outputs, ended, &[], false)
+}
+
+fn judge_with_trials(
+    case: &Case,
+    outputs: &[OutputSpec],
+    ended: Ended,
+    trials: &[TrialOutcome],
+    must_be_deterministic: bool,
+) -> CaseRecord {
+    let circumstances =
+        Circumstances { case, outputs, seed: 1, elapsed_ms: 2.0, wall_s: 20.0, trials, must_be_deterministic };
+    assess(circumstances, ended)
 }
 
 fn judge(ended: Ended) -> CaseRecord {

@@ -2,6 +2,7 @@
 //! testable without a GPU or Python; processes belong to `runner/`.
 
 mod assess;
+mod assess_trials;
 pub mod case;
 pub mod check;
 mod engine;
@@ -14,6 +15,7 @@ pub mod record;
 mod run;
 mod stages;
 mod tolerance;
+mod trials;
 pub mod verdict;
 
 pub use case::{Case, Coverage, Stage};

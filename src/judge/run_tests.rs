@@ -88,6 +88,15 @@ impl Worker for FakeWorker {
                     .collect();
                 done(json!({"outputs": outputs, "inputs_changed": []}))
             }
+            Request::Recopy(_) => done(json!({"copied": [true]})),
+            Request::Redraw { .. } => {
+                self.note("redraw");
+                done(json!({}))
+            }
+            Request::Repeat { .. } => {
+                self.note("repeat");
+                done(json!({"outputs": [{"name": "out", "elements": 9, "differing": 0, "first": null}]}))
+            }
             Request::Release { .. } => {
                 self.note("release");
                 done(json!({}))

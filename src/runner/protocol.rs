@@ -50,6 +50,14 @@ pub enum Request {
     /// The judge compares what the candidate left in the output memory with the reference, which it
     /// computes only now. Done: [`Compared`].
     Compare(Compare),
+    /// The candidate copies what it holds (see [`Run::hold`]) into the case's outputs once more.
+    /// Done: `{"copied": [bool]}`.
+    Recopy(Recopy),
+    /// The judge draws other values into the same memory of a case that does not run. Done: `{}`.
+    Redraw { case: CaseId, seed: u64 },
+    /// The judge keeps the bytes of the outputs when this is asked of a case for the first time, and
+    /// compares with them ever after. Done: [`Repeated`].
+    Repeat { case: CaseId },
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
@@ -165,6 +173,16 @@ pub struct Run {
     /// Wall clock after which the runner is killed, in seconds.
     pub wall_s: f64,
     pub interpreter: InterpreterOptions,
+    /// Keep what the entry returns alive, until another call says so.
+    pub hold: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Recopy {
+    pub runner: RunnerId,
+    pub case: CaseId,
+    /// Wall clock after which the runner is killed, in seconds.
+    pub wall_s: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -194,6 +212,50 @@ pub struct InterpreterOptions {
     /// Whether the values of the outputs matter. `false`: only offsets are checked, outputs are not
     /// copied, and nothing may touch whole tensors.
     pub compare_values: bool,
+    pub program_order: ProgramOrder,
+    pub autotune: Autotune,
+    /// Fill fresh memory with large ordinary values instead of NaN.
+    pub other_poison: bool,
+}
+
+/// In which order the programs of a launch run, one after another. Any is right for a right kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramOrder {
+    #[default]
+    Forward,
+    Reverse,
+    Random,
+}
+
+/// Which configuration of autotuned kernels runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Autotune {
+    /// The first; none runs only to be timed.
+    #[default]
+    First,
+    /// A kernel that is not tuned yet runs every configuration once before the first, as on a GPU.
+    Trial,
+    /// The configuration of this index alone, of those that are left after pruning. Kernels that have
+    /// fewer run their first.
+    Only(u32),
+}
+
+/// Answer to [`Request::Repeat`], for each output.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Repeated {
+    pub outputs: Vec<RepeatedOutput>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct RepeatedOutput {
+    pub name: String,
+    pub elements: u64,
+    /// Elements whose bits are not those of the first time.
+    pub differing: u64,
+    /// The first of them.
+    pub first: Option<Vec<u64>>,
 }
 
 /// Answer to [`Request::Run`].
@@ -205,7 +267,17 @@ pub struct Ran {
     pub findings: Vec<WorkerFinding>,
     /// Set when a feature was met that the interpreter cannot check.
     pub unsupported: Option<Unsupported>,
+    #[serde(default)]
+    pub autotuned: Vec<Autotuned>,
     pub run_ms: f64,
+}
+
+/// An autotuned kernel that was launched.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Autotuned {
+    pub kernel: String,
+    /// `BLOCK=128 STAGES=2` for each configuration that pruning left, in order; see [`Autotune::Only`].
+    pub configurations: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

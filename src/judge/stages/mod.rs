@@ -1,5 +1,6 @@
 //! The stages of a check: one file each, every one a pure function from a Definition to cases.
 
+mod determinism;
 mod edge;
 mod smoke;
 mod stability;
@@ -60,7 +61,9 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
                 });
             }
             Stage::Determinism if asked => {
-                plan.not_run.push(NotRun::new(stage.name(), "this version does not have it"));
+                definitions.iter().for_each(|definition| {
+                    determinism::plan(definition, &dtypes(definition, options), &mut plan);
+                });
             }
             _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
         }
@@ -110,6 +113,11 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
                 .fold(1_u64, |product, axis| product.saturating_mul(all.get(axis).copied().unwrap_or(0)))
         })
         .fold(0, u64::saturating_add)
+}
+
+/// The axes on which determinism tries processes and configurations.
+pub(super) fn smallest_axes(definition: &Definition) -> BTreeMap<String, u64> {
+    smoke::axes(definition)
 }
 
 /// The largest size of the Definition that runs whole in a fraction of a second, if one does.

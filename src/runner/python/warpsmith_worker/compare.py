@@ -89,6 +89,16 @@ def measure(
     return result
 
 
+def differing(
+    storage: torch.Tensor, first: torch.Tensor, element: ElementType, shape: Sequence[int], name: str
+) -> dict[str, Any]:
+    """`Repeated` of the protocol: elements of two storages (uint8, contiguous) whose bits differ."""
+    other = storage.view(element.bits) != first.view(element.bits)
+    count = int(other.sum())
+    index = _index_of(_first_true(other), shape) if count else None
+    return {"name": name, "elements": math.prod(shape), "differing": count, "first": index}
+
+
 def count_violations(
     candidate: torch.Tensor | float, truth: Truth, element: ElementType, tolerance: Tolerance
 ) -> int:
@@ -357,13 +367,7 @@ class _Found:
         }
 
     def _index(self, position: int | None) -> list[int] | None:
-        if position is None:
-            return None
-        index = []
-        for size in reversed(self.shape):
-            position, at = divmod(position, size)
-            index.append(at)
-        return index[::-1]
+        return None if position is None else _index_of(position, self.shape)
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -385,6 +389,15 @@ class _Found:
             "reference_max_absolute_error": number(self.reference_error),
             "expected_rms": number(self.expected_rms),
         }
+
+
+def _index_of(position: int, shape: Sequence[int]) -> list[int]:
+    """The index of a row-major position."""
+    index = []
+    for size in reversed(shape):
+        position, at = divmod(position, size)
+        index.append(at)
+    return index[::-1]
 
 
 def _as_rows(tensor: torch.Tensor) -> torch.Tensor:

@@ -87,6 +87,8 @@ class Case:
     outputs: list[SharedTensor]
     values_matter: bool
     truths: list[Truth] | None = None
+    first_outputs: list[torch.Tensor] | None = None
+    """Bytes of the outputs when `repeat` was asked for the first time (uint8)."""
     nulls: dict[str, list[torch.Tensor] | list[float | int]] = field(default_factory=dict)
 
     def tensors(self) -> list[SharedTensor]:
@@ -140,6 +142,8 @@ class Judge:
             "define": self._define,
             "prepare": self._prepare,
             "rearm": self._rearm,
+            "redraw": self._redraw,
+            "repeat": self._repeat,
             "compare": self._compare,
             "release": self._release,
         }
@@ -233,6 +237,32 @@ class Judge:
         for output in case.outputs:
             poison.fill_storage(output.view(output.shared))
         return {"done": {}}, []
+
+    def _redraw(self, request: Message) -> tuple[Message, list[int]]:
+        """Other values in the same memory, and poison in the outputs again."""
+        case = self._case(request)
+        if not case.values_matter:
+            raise Refused("not-comparable", "the inputs of this case were left untouched")
+        case.seed, case.truths, case.nulls = request["seed"], None, {}
+        for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
+            if isinstance(item, SharedTensor) and item.shared is not None and item.private is not None:
+                inputs.fill_tensor(item.view(item.private), spec["fill"], case.seed, position)
+        return self._rearm(request)
+
+    def _repeat(self, request: Message) -> tuple[Message, list[int]]:
+        """Compare the outputs bit by bit with those of the first time this was asked."""
+        case = self._case(request)
+        storages = [
+            torch.empty(0, dtype=torch.uint8) if output.shared is None else output.shared
+            for output in case.outputs
+        ]
+        if case.first_outputs is None:
+            case.first_outputs = [storage.clone() for storage in storages]
+        found = [
+            compare.differing(storage, first, output.element, output.shape, output.name)
+            for storage, first, output in zip(storages, case.first_outputs, case.outputs, strict=True)
+        ]
+        return {"done": {"outputs": found}}, []
 
     def _release(self, request: Message) -> tuple[Message, list[int]]:
         self.cases.pop(request["case"], None)

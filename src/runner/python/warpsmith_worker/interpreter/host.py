@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .session import Session
+
 PLACEHOLDER_MS = 1.0
 """Every benchmark answers this. Not zero, since host code divides by it."""
 
@@ -31,8 +33,22 @@ def install() -> None:
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(triton.testing, name):
             setattr(triton.testing, name, do_bench)
-    # All configurations answer the same, so the first one wins, and none is run only to be timed.
+    # All configurations answer the same, so the first one wins.
     autotuner.Autotuner.do_bench = property(lambda _: _no_benchmark)
+    stock_run = autotuner.Autotuner.run
+
+    def run(self: Any, *arguments: Any, **named: Any) -> Any:
+        session = Session.current()
+        config = None if session is None else _only_configuration(self, session, arguments, named)
+        if config is None:
+            return stock_run(self, *arguments, **named)
+        self.best_config = config
+        chosen = config.all_kwargs()
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **named, **chosen})
+        return self.fn.run(*arguments, **named, **chosen)
+
+    autotuner.Autotuner.run = run
 
 
 def do_bench(
@@ -50,9 +66,36 @@ def do_bench(
     return [PLACEHOLDER_MS] if return_mode == "all" else PLACEHOLDER_MS
 
 
+def _only_configuration(tuner: Any, session: Session, arguments: tuple[Any, ...], named: Any) -> Any:
+    """Notes the configurations of a kernel, and gives the one that alone is to run, if one is.
+
+    It runs as it does in every call after the tuning: with its own hook, without the tuner's.
+    """
+    tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
+    several = len(tuner.configs) > 1
+    configs = list(tuner.prune_configs(named)) if several else list(tuner.configs)
+    kernel = getattr(tuner.base_fn, "__name__", "kernel")
+    session.autotuned.setdefault(kernel, [_described(config) for config in configs])
+    if not isinstance(session.autotune, dict):
+        return None
+    index = session.autotune["only"]
+    return configs[index] if index < len(configs) else None
+
+
+def _described(config: Any) -> str:
+    """What of a configuration matters to an interpreter: its constants."""
+    words = [f"{name}={value}" for name, value in config.kwargs.items()]
+    if config.pre_hook is not None:
+        words.append(f"pre_hook={getattr(config.pre_hook, '__name__', 'yes')}")
+    return " ".join(words)
+
+
 def _no_benchmark(
-    _kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **_options: Any
+    kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **_options: Any
 ) -> list[float]:
+    session = Session.current()
+    if session is not None and session.autotune == "trial":
+        kernel_call()
     return [PLACEHOLDER_MS] * max(1, len(quantiles))
 
 
