@@ -36,8 +36,15 @@ fn judge_with_trials(
     trials: &[TrialOutcome],
     must_be_deterministic: bool,
 ) -> CaseRecord {
-    let circumstances =
-        Circumstances { case, outputs, seed: 1, elapsed_ms: 2.0, wall_s: 20.0, trials, must_be_deterministic };
+    let circumstances = Circumstances {
+        case,
+        outputs,
+        seed: 1,
+        elapsed_ms: 2.0,
+        wall_s: 20.0,
+        trials,
+        must_be_deterministic,
+    };
     assess(circumstances, ended)
 }
 

@@ -1,9 +1,9 @@
 //! From the trials of a determinism case to findings. Pure.
 
+use super::Verdict;
 use super::assess::{self, Circumstances, Ended};
 use super::trials::{Trial, TrialOutcome};
 use super::verdict::{CaseRecord, Code, Finding};
-use super::Verdict;
 use crate::runner::protocol::{DeathReason, Repeated, RepeatedOutput};
 
 /// What the trials of a case add to the findings of its first call.

@@ -104,8 +104,7 @@ fn profiled(
     }
     let profile =
         ValueProfile::named(&case.profile).ok_or_else(|| InputError::NoProfile(case.profile.clone()))?;
-    let mut floats =
-        definition.inputs.iter().filter(|(_, spec)| !spec.is_scalar() && spec.dtype.is_float());
+    let mut floats = definition.inputs.iter().filter(|(_, spec)| !spec.is_scalar() && spec.dtype.is_float());
     let has_profile = if profile.name == EXACT_INTEGERS {
         floats.any(|(float, _)| float == name)
     } else {

@@ -19,7 +19,7 @@ use super::inputs::{self, Prepared};
 use super::profiles::EXACT_INTEGERS;
 use super::stages::Plan;
 use super::tolerance::{tolerance, with_conditioning};
-use super::trials::TrialOutcome;
+use super::trials::{Trial, TrialOutcome};
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::protocol::{
@@ -476,6 +476,11 @@ impl<W: Worker> CheckRun<'_, W> {
                 }
                 (_, ended) => ended,
             };
+            for TrialOutcome { trial, .. } in &trials {
+                if let Trial::LeftOut { what, why } = trial {
+                    lock(progress).not_run.push(NotRun::new(format!("{} {what}", case.stage), *why));
+                }
+            }
             let outputs = prepared.as_ref().map_or(&[][..], |prepared| &prepared.request.outputs);
             let circumstances = Circumstances {
                 case: &case,

@@ -30,6 +30,8 @@ pub(super) enum Trial {
     Fresh,
     /// One configuration of an autotuned kernel alone.
     Configuration { kernel: String, index: u32, text: String },
+    /// Nothing: these trials were left out, and why.
+    LeftOut { what: String, why: &'static str },
 }
 
 /// How one went.
@@ -46,15 +48,20 @@ impl Trial {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Again => "called again with the same inputs".to_owned(),
-            Self::Reordered => "with its programs in reverse order and other values in unset memory".to_owned(),
+            Self::Reordered => {
+                "with its programs in reverse order and other values in unset memory".to_owned()
+            }
             Self::OtherValues => "called again with other values in the same tensors".to_owned(),
             Self::Held => "read once more after a later call".to_owned(),
             Self::Back => "called with the first values again, after others".to_owned(),
             Self::Fresh => "in a fresh process (autotuned kernels try every configuration first)".to_owned(),
-            Self::Configuration { kernel, text, .. } => {
-                let which = if text.is_empty() { "the only configuration" } else { text };
-                format!("autotune configuration {which} of `{kernel}` alone")
+            Self::Configuration { kernel, text, .. } if text.is_empty() => {
+                format!("autotune configuration without constants of `{kernel}` alone")
             }
+            Self::Configuration { kernel, text, .. } => {
+                format!("autotune configuration {text} of `{kernel}` alone")
+            }
+            Self::LeftOut { what, .. } => what.clone(),
         }
     }
 
@@ -71,7 +78,7 @@ impl Trial {
             Self::OtherValues => Manner { program_order: ProgramOrder::Random, ..plain },
             Self::Fresh => Manner { autotune: Autotune::Trial, ..plain },
             Self::Configuration { index, .. } => Manner { autotune: Autotune::Only(*index), ..plain },
-            Self::Again | Self::Held | Self::Back => plain,
+            Self::Again | Self::Held | Self::Back | Self::LeftOut { .. } => plain,
         }
     }
 
@@ -102,42 +109,45 @@ impl<W: Worker> CheckRun<'_, W> {
         if let Err(ended) = self.repeat(prepared).await {
             return ended;
         }
-        for trial in self.trials(case, ran) {
+        let mut trials = self.trials(case, ran).into_iter();
+        let mut some_configuration_fails = false;
+        for trial in trials.by_ref() {
             if self.cancel.is_cancelled() {
                 break;
             }
+            if trial == Trial::Fresh && some_configuration_fails {
+                continue;
+            }
             let (ended, repeated) = self.attempt(candidate, case, prepared, &trial, ran.run_ms).await;
-            let goes_on = self.passes(case, prepared, &ended) || matches!(trial, Trial::Configuration { .. });
-            let is_alive = !matches!(ended, Ended::Died(_));
+            let passes = self.passes(case, prepared, &ended);
+            let is_configuration = matches!(trial, Trial::Configuration { .. });
+            some_configuration_fails |= is_configuration && !passes;
+            let goes_on = (passes || is_configuration) && !matches!(ended, Ended::Died(_));
             outcomes.push(TrialOutcome { trial, ended, repeated });
-            if !goes_on || !is_alive {
+            if !goes_on {
                 break;
             }
+        }
+        let configurations = trials.filter(|trial| matches!(trial, Trial::Configuration { .. })).count();
+        if configurations > 0 {
+            let what = format!("{configurations} autotune configurations");
+            outcomes.push(left_out(what, "an earlier call went wrong"));
         }
         ended
     }
 
     /// What is tried after the first call; processes and configurations only on the smallest shape.
     fn trials(&self, case: &Case, ran: &Ran) -> Vec<Trial> {
-        let is_smallest = self
-            .variant(case)
-            .is_some_and(|variant| stages::smallest_axes(&variant.definition) == case.axes);
-        let mut trials = vec![Trial::Again, Trial::Reordered, Trial::OtherValues, Trial::Held, Trial::Back];
-        if !is_smallest {
-            return trials;
+        let is_smallest =
+            self.variant(case).is_some_and(|variant| stages::smallest_axes(&variant.definition) == case.axes);
+        let mut trials = vec![Trial::Again, Trial::OtherValues, Trial::Held, Trial::Back];
+        if is_smallest {
+            trials.extend(configurations(ran));
+            // A broken configuration is told by name before it spoils this.
+            trials.push(Trial::Fresh);
         }
-        trials.push(Trial::Fresh);
-        for tuned in &ran.autotuned {
-            let mut seen: Vec<&str> = Vec::new();
-            for (index, text) in (0_u32..).zip(&tuned.configurations).take(MOST_CONFIGURATIONS) {
-                // Warps and stages mean nothing to an interpreter.
-                if seen.contains(&text.as_str()) || tuned.configurations.len() == 1 {
-                    continue;
-                }
-                seen.push(text);
-                trials.push(Trial::Configuration { kernel: tuned.kernel.clone(), index, text: text.clone() });
-            }
-        }
+        // Last, because it may not end.
+        trials.push(Trial::Reordered);
         trials
     }
 
@@ -153,6 +163,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let redrawn = match trial {
             Trial::OtherValues => self.redraw(prepared, Draws::new(seed, "other values").next_u64()).await,
             Trial::Back => self.redraw(prepared, seed).await,
+            Trial::LeftOut { .. } => return (Ended::Read, None),
             _ => Ok(()),
         };
         if let Err(ended) = redrawn {
@@ -232,4 +243,29 @@ impl<W: Worker> CheckRun<'_, W> {
         matches!(ended, Ended::Read)
             || assess::assess(circumstances, ended.clone()).verdict == Verdict::Passed
     }
+}
+
+fn left_out(what: String, why: &'static str) -> TrialOutcome {
+    TrialOutcome { trial: Trial::LeftOut { what, why }, ended: Ended::Read, repeated: None }
+}
+
+/// Each configuration of each autotuned kernel alone.
+fn configurations(ran: &Ran) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for tuned in &ran.autotuned {
+        let mut seen: Vec<&str> = Vec::new();
+        for (index, text) in (0_u32..).zip(&tuned.configurations).take(MOST_CONFIGURATIONS) {
+            // Warps and stages mean nothing to an interpreter.
+            if seen.contains(&text.as_str()) || tuned.configurations.len() == 1 {
+                continue;
+            }
+            seen.push(text);
+            trials.push(Trial::Configuration { kernel: tuned.kernel.clone(), index, text: text.clone() });
+        }
+        if let Some(more) = tuned.configurations.len().checked_sub(MOST_CONFIGURATIONS).filter(|n| *n > 0) {
+            let what = format!("{more} autotune configurations of `{}`", tuned.kernel);
+            trials.push(Trial::LeftOut { what, why: "too many to run each alone" });
+        }
+    }
+    trials
 }

@@ -164,7 +164,8 @@ impl Code {
         match self {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
-            | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
+            | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
+            | Raised | Crashed | Exited => Verdict::Wrong,
             NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch | SyntaxError
             | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld | UnusablePython
             | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable | NotLaunched
