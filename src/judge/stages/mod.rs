@@ -194,6 +194,24 @@ mod tests {
         assert_eq!(left, ["sweep", "stability", "determinism", "edge"]);
     }
 
+    #[test]
+    fn a_definition_may_narrow_profiles_and_layouts() {
+        let mut definition = (*builtin_named("matmul").expect("a Definition of this binary")).clone();
+        definition.extras.profiles = vec!["nan".to_owned(), "gamma".to_owned()];
+        definition.extras.layouts = vec!["transposed".to_owned(), "twisted".to_owned()];
+        let options = CheckOptions { stages: vec![Stage::Stability, Stage::Edge], ..CheckOptions::default() };
+        let plan = plan(&[&definition], &options, 1);
+        let of = |stage| plan.cases.iter().filter(move |case| case.stage == stage);
+        assert!(of(Stage::Stability).all(|case| case.profile == "nan"));
+        let layouts: Vec<&str> = of(Stage::Edge).map(|case| case.layout.as_str()).collect();
+        assert_eq!(layouts, ["A transposed", "B transposed"]);
+        let left: Vec<&str> = plan.not_run.iter().map(|line| line.what.as_str()).collect();
+        assert_eq!(
+            left,
+            ["smoke", "sweep", "stability profiles gamma", "determinism", "edge layouts twisted"]
+        );
+    }
+
     /// Whatever a Definition's axes are called: every one of them is empty once, and one case is larger
     /// than 32-bit offsets.
     #[test]
