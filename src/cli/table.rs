@@ -35,7 +35,7 @@ fn mark(verdict: Verdict) -> &'static str {
 /// The heading above the rows.
 pub(super) fn header() -> String {
     format!(
-        "{:<6} {:<28} {:<5} {:<15} {:>11} {:>11} {:>11}",
+        "{:<11} {:<28} {:<5} {:<15} {:>11} {:>11} {:>11}",
         "stage", "case", "dtype", "verdict", "max error", "torch's own", "ms to check"
     )
 }
@@ -52,7 +52,7 @@ pub(super) fn row(record: &CaseRecord, style: Style) -> String {
     let own = largest(|errors| errors.reference_max_absolute_error.0);
     let verdict = format!("{} {}", mark(record.verdict), record.verdict.words());
     let mut line = format!(
-        "{:<6} {:<28} {:<5} {}{} {:>11} {:>11} {:>11.0}",
+        "{:<11} {:<28} {:<5} {}{} {:>11} {:>11} {:>11.0}",
         case.stage.name(),
         case.shape_label(),
         case.dtype.short(),
@@ -186,12 +186,12 @@ fn stage_table(report: &Report) -> String {
             cell.0 += 1;
         }
     }
-    let mut text = format!("{:<10}", "passed of");
+    let mut text = format!("{:<11}", "passed of");
     for dtype in &dtypes {
         let _ = write!(text, " {:>8}", dtype.short());
     }
     for (stage, row) in &cells {
-        let _ = write!(text, "\n{:<10}", stage.name());
+        let _ = write!(text, "\n{:<11}", stage.name());
         for dtype in &dtypes {
             let cell =
                 row.get(dtype).map_or_else(|| "–".to_owned(), |(passed, run)| format!("{passed}/{run}"));

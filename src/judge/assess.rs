@@ -6,8 +6,10 @@
 
 use std::cmp::Reverse;
 
+use super::assess_trials::assess_trials;
+use super::trials::TrialOutcome;
 use super::verdict::{BadElement, CaseRecord, Code, Finding};
-use super::{Case, Coverage, Verdict};
+use super::{Case, Coverage, Stage, Verdict};
 use crate::runner::protocol::{
     Compared, DeathReason, Died, Launch, OutputErrors, OutputSpec, Place, Raised, Ran, ReturnedValue, Sample,
     WorkerFinding, WorkerFindingKind,
@@ -15,13 +17,15 @@ use crate::runner::protocol::{
 use crate::spec::Dtype;
 
 /// How a case ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Ended {
     /// The entry returned; `compared` is absent when values were not to be compared or could not be.
     Ran {
         ran: Ran,
         compared: Option<Compared>,
     },
+    /// Only what an earlier call returned was read once more.
+    Read,
     Raised(Raised),
     Died(Died),
     /// Our own side failed.
@@ -40,6 +44,10 @@ pub(super) struct Circumstances<'a> {
     pub(super) elapsed_ms: f64,
     /// Wall-clock limit of the run, for the message of a timeout.
     pub(super) wall_s: f64,
+    /// What was tried after the first call, in the stage of determinism.
+    pub(super) trials: &'a [TrialOutcome],
+    /// Whether the Definition asks for the same bits every time.
+    pub(super) must_be_deterministic: bool,
 }
 
 /// The record of one case.
@@ -54,6 +62,7 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
         elapsed_ms: circumstances.elapsed_ms,
     };
     match ended {
+        Ended::Read => {}
         Ended::Ran { ran, compared } => assess_run(circumstances, ran, compared, &mut record),
         Ended::Raised(raised) => {
             record.findings = worker_findings(&raised.findings, circumstances.case.coverage);
@@ -66,6 +75,8 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
             format!("warpsmith could not judge this case ({code}): {message}"),
         )),
     }
+    let of_trials = assess_trials(circumstances, &record);
+    record.findings.extend(of_trials);
     record.findings.sort_by_key(|finding| (Reverse(finding.code.verdict()), remoteness(finding.code)));
     record.verdict = record.findings.iter().map(|f| f.code.verdict()).max().unwrap_or(Verdict::Passed);
     record
@@ -283,6 +294,10 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
         );
         return Some(Finding::plain(Code::Unwritten, message));
     }
+    // Where PyTorch itself overflows or gives NaN on the way, nobody says what is right.
+    if case.stage == Stage::Stability && errors.undefined > 0 {
+        return None;
+    }
     if errors.non_finite_mismatches > 0 {
         let message = format!(
             "{} of {} elements of `{name}` are NaN or infinite where the reference is not, or the reverse{}",
@@ -325,6 +340,16 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
             place: dots.first().map(|place| (*place).clone()),
             ..Finding::plain(Code::Tf32, message)
         };
+    }
+    if errors.exact && case.dtype.is_float() {
+        let message = format!(
+            "{} of {} elements of `{name}` are wrong{}; on these whole numbers every product and sum is exact, so the \
+             result must be",
+            errors.violations,
+            errors.elements_compared,
+            sample_clause(errors.first.as_ref()),
+        );
+        return Finding { element, ..Finding::plain(Code::Mismatch, message) };
     }
     let message = format!(
         "{} of {} elements of `{name}` are wrong{}; the largest error is {:.3e}, PyTorch's own on these inputs {:.3e}",

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::judge::Stage;
+use crate::judge::trials::{Trial, TrialOutcome};
 
 fn case(coverage: Coverage) -> Case {
     Case {
@@ -26,7 +27,26 @@ fn out() -> OutputSpec {
 }
 
 fn judge_on(case: &Case, outputs: &[OutputSpec], ended: Ended) -> CaseRecord {
-    assess(Circumstances { case, outputs, seed: 1, elapsed_ms: 2.0, wall_s: 20.0 }, ended)
+    judge_with_trials(case, outputs, ended, &[], false)
+}
+
+fn judge_with_trials(
+    case: &Case,
+    outputs: &[OutputSpec],
+    ended: Ended,
+    trials: &[TrialOutcome],
+    must_be_deterministic: bool,
+) -> CaseRecord {
+    let circumstances = Circumstances {
+        case,
+        outputs,
+        seed: 1,
+        elapsed_ms: 2.0,
+        wall_s: 20.0,
+        trials,
+        must_be_deterministic,
+    };
+    assess(circumstances, ended)
 }
 
 fn judge(ended: Ended) -> CaseRecord {
@@ -299,4 +319,93 @@ fn what_only_a_large_shape_cannot_show_was_not_run() {
         assert!(!told(Coverage::Full, ended));
     }
     assert!(!told(Coverage::Sampled, ended(json!({}), json!({}))));
+}
+
+fn outcome(trial: Trial, ended: Ended, differing: Option<u64>) -> TrialOutcome {
+    let repeated = differing.map(|differing| {
+        let output = json!({"name": "out", "elements": 32, "differing": differing, "first": [0, 1]});
+        serde_json::from_value(json!({"outputs": [output]})).unwrap()
+    });
+    TrialOutcome { trial, ended, repeated }
+}
+
+fn judge_trials(trials: &[TrialOutcome], must_be_deterministic: bool) -> CaseRecord {
+    let first = ended(json!({}), json!({}));
+    judge_with_trials(&case(Coverage::Full), &[out()], first, trials, must_be_deterministic)
+}
+
+#[test]
+fn other_bits_are_a_warning_unless_the_definition_forbids_them() {
+    let trials = || {
+        let right = || ended(json!({}), json!({}));
+        [outcome(Trial::Again, right(), Some(3)), outcome(Trial::Back, right(), Some(3))]
+    };
+    let record = judge_trials(&trials(), false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![Code::Nondeterministic]));
+    let record = judge_trials(&trials(), true);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::NotRepeatable]));
+    assert!(record.findings[0].message.contains("first at [0, 1]"), "{}", record.findings[0].message);
+    let same = judge_trials(&[outcome(Trial::Again, ended(json!({}), json!({})), Some(0))], true);
+    assert_eq!((same.verdict, codes(&same)), (Verdict::Passed, vec![]));
+}
+
+#[test]
+fn other_values_and_other_configurations_may_have_other_bits() {
+    let configuration =
+        Trial::Configuration { kernel: "k".to_owned(), index: 1, text: "BLOCK=32".to_owned() };
+    for trial in [Trial::OtherValues, configuration.clone()] {
+        let record = judge_trials(&[outcome(trial, ended(json!({}), json!({})), Some(30))], true);
+        assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![]));
+    }
+    let wrong = ended(json!({}), json!({"violations": 4, "first": sample()}));
+    let record = judge_trials(&[outcome(configuration, wrong, Some(4))], false);
+    assert_eq!(codes(&record), [Code::Mismatch]);
+    assert!(record.findings[0].message.starts_with("autotune configuration BLOCK=32 of `k` alone: 4 of 32"));
+}
+
+#[test]
+fn a_result_of_earlier_values_is_a_cache() {
+    let wrong = || ended(json!({}), json!({"violations": 32, "first": sample()}));
+    let record = judge_trials(&[outcome(Trial::OtherValues, wrong(), Some(0))], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::Memoised]));
+    let record = judge_trials(&[outcome(Trial::OtherValues, wrong(), Some(7))], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::Mismatch]));
+}
+
+#[test]
+fn a_changed_result_of_an_earlier_call_is_a_reused_output() {
+    let record = judge_trials(&[outcome(Trial::Held, Ended::Read, Some(32))], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::OutputReused]));
+    let record = judge_trials(&[outcome(Trial::Held, Ended::Read, Some(0))], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![]));
+}
+
+#[test]
+fn a_trial_that_fails_is_told_with_how_it_differed() {
+    let died = |reason: &str| {
+        let died = json!({"reason": reason, "signal": null, "status": 1, "output": ""});
+        Ended::Died(serde_json::from_value(died).unwrap())
+    };
+    let record = judge_trials(&[outcome(Trial::Reordered, died("timeout"), None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![Code::OrderDependent]));
+    let record = judge_trials(&[outcome(Trial::Again, died("timeout"), None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::Timeout]));
+    let record = judge_trials(&[outcome(Trial::Again, died("exit"), None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::Exited]));
+    assert!(record.findings[0].message.starts_with("called again with the same inputs: "));
+    let failed = Ended::Failed { code: "judge".to_owned(), message: "no memory".to_owned() };
+    let record = judge_trials(&[outcome(Trial::OtherValues, failed, None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::JudgeFailed]));
+}
+
+#[test]
+fn values_that_the_reference_does_not_define_are_not_judged() {
+    let stability = Case { stage: Stage::Stability, ..case(Coverage::Full) };
+    let undefined = || ended(json!({}), json!({"undefined": 2, "non_finite_mismatches": 2}));
+    assert_eq!(judge_on(&stability, &[out()], undefined()).verdict, Verdict::Passed);
+    assert_eq!(judge(undefined()).verdict, Verdict::Wrong);
+    let defined = ended(json!({}), json!({"non_finite_mismatches": 2}));
+    assert_eq!(judge_on(&stability, &[out()], defined).verdict, Verdict::Wrong);
+    let unwritten = ended(json!({}), json!({"undefined": 2, "unwritten": 1}));
+    assert_eq!(codes(&judge_on(&stability, &[out()], unwritten)), [Code::Unwritten]);
 }

@@ -1,6 +1,9 @@
 //! From a case to the request that makes its tensors.
 
+use super::case::DEFAULT_PROFILE;
+use super::layouts::{Layout, Placement, contiguous_strides};
 use super::philox::Draws;
+use super::profiles::{EXACT_INTEGERS, ValueProfile};
 use super::run::JUDGE_WALL_S;
 use super::{Case, Coverage, NEAR_EPSILON_PROFILE};
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
@@ -19,6 +22,8 @@ pub(super) enum InputError {
     Axis(#[from] AxisError),
     #[error("the Definition says nothing of how `{0}` is drawn; give it a rule under `warpsmith.inputs`")]
     NoFill(String),
+    #[error("nobody knows the value profile `{0}`")]
+    NoProfile(String),
 }
 
 /// Shapes, strides, fills and the case's own seed, drawn from the check's.
@@ -70,36 +75,61 @@ fn input(
         Coverage::Full | Coverage::Sampled => {
             let usual =
                 definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?;
-            in_profile(definition, case, usual)
+            if case.profile == NEAR_EPSILON_PROFILE {
+                near_epsilon(definition, usual)
+            } else {
+                profiled(definition, case, name, usual, &shape)?
+            }
         }
     };
+    let placement = Layout::in_case(&case.layout, name).map_or_else(
+        || Placement { strides: contiguous_strides(&shape), offset: 0 },
+        |layout| layout.place(&shape),
+    );
     Ok(InputSpec::Tensor(TensorInput {
         name: name.to_owned(),
         dtype: definition.dtype_in_case(spec, case.dtype),
-        strides: contiguous_strides(&shape),
+        strides: placement.strides,
+        offset: placement.offset,
         shape,
         fill,
     }))
 }
 
-/// The fill in the case's value profile. Near the epsilon, what is centred at zero becomes so small that
-/// its mean square is the epsilon; scales and offsets stay as they are.
-fn in_profile(definition: &Definition, case: &Case, usual: Fill) -> Fill {
-    match (usual, definition.epsilon()) {
-        (Fill::Normal { mean: 0.0, .. }, Some(epsilon)) if case.profile == NEAR_EPSILON_PROFILE => {
-            Fill::Normal { mean: 0.0, std: epsilon.sqrt() }
-        }
-        (usual, _) => usual,
+/// The fill under the case's value profile. It is given to the first float tensor, so that the others keep
+/// the sizes for which the operation is meant; whole numbers to all, or nothing would be exact.
+fn profiled(
+    definition: &Definition,
+    case: &Case,
+    name: &str,
+    base: Fill,
+    shape: &[u64],
+) -> Result<Fill, InputError> {
+    if case.profile == DEFAULT_PROFILE {
+        return Ok(base);
     }
+    let profile =
+        ValueProfile::named(&case.profile).ok_or_else(|| InputError::NoProfile(case.profile.clone()))?;
+    let mut floats = definition.inputs.iter().filter(|(_, spec)| !spec.is_scalar() && spec.dtype.is_float());
+    let has_profile = if profile.name == EXACT_INTEGERS {
+        floats.any(|(float, _)| float == name)
+    } else {
+        floats.next().is_some_and(|(float, _)| float == name)
+    };
+    if !has_profile {
+        return Ok(base);
+    }
+    let row_length = shape.last().copied().unwrap_or(1).max(1);
+    Ok(Fill::Profiled { base: Box::new(base), profile: profile.in_dtype(case.dtype), row_length })
 }
 
-/// Row-major strides, in elements. Zero-length axes count as one, as in torch.
-fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
-    let mut strides = vec![1; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+/// The fill near the epsilon: what is centred at zero becomes so small that its mean square is the epsilon;
+/// scales and offsets stay as they are.
+fn near_epsilon(definition: &Definition, usual: Fill) -> Fill {
+    match (usual, definition.epsilon()) {
+        (Fill::Normal { mean: 0.0, .. }, Some(epsilon)) => Fill::Normal { mean: 0.0, std: epsilon.sqrt() },
+        (usual, _) => usual,
     }
-    strides
 }
 
 #[cfg(test)]
@@ -110,19 +140,8 @@ mod tests {
     #[test]
     fn near_the_epsilon_only_what_is_centred_shrinks() {
         let definition = crate::spec::builtin_named("rmsnorm").expect("a Definition of this binary");
-        let mut case = super::super::stages::plan(&[&definition], &Default::default(), 1).cases.remove(0);
         let usual = [Fill::Normal { mean: 0.0, std: 1.0 }, Fill::Normal { mean: 1.0, std: 0.5 }];
-        assert_eq!(usual.clone().map(|fill| in_profile(&definition, &case, fill)), usual);
-        case.profile = NEAR_EPSILON_PROFILE.to_owned();
         let expected = [Fill::Normal { mean: 0.0, std: 1e-3 }, usual[1].clone()];
-        assert_eq!(usual.map(|fill| in_profile(&definition, &case, fill)), expected);
-    }
-
-    #[test]
-    fn strides_are_those_of_torch() {
-        assert_eq!(contiguous_strides(&[2, 3, 4]), [12, 4, 1]);
-        assert_eq!(contiguous_strides(&[5]), [1]);
-        assert_eq!(contiguous_strides(&[4, 0, 3]), [3, 3, 1]);
-        assert!(contiguous_strides(&[]).is_empty());
+        assert_eq!(usual.map(|fill| near_epsilon(&definition, fill)), expected);
     }
 }

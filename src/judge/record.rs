@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::verdict::{CaseRecord, Finding, Report};
-use crate::runner::protocol::OutputErrors;
+use crate::runner::protocol::{OutputErrors, Sample};
 
 /// The `schema` of [`case_json`].
 pub const CASE_SCHEMA: &str = "warpsmith.case/1";
@@ -57,10 +57,25 @@ fn errors_json(errors: &OutputErrors) -> Value {
         "violations": errors.violations,
         "unwritten": errors.unwritten,
         "non_finite_mismatches": errors.non_finite_mismatches,
+        "undefined": errors.undefined,
+        "exact": errors.exact,
         "max_absolute_error": errors.max_absolute_error,
         "max_relative_error": errors.max_relative_error,
         "reference_max_absolute_error": errors.reference_max_absolute_error,
         "expected_rms": errors.expected_rms,
+        "worst": errors.worst.as_ref().map(sample_json),
+    })
+}
+
+/// The element nearest to (or farthest over) its tolerance, and what the tolerance was made of.
+fn sample_json(sample: &Sample) -> Value {
+    json!({
+        "index": sample.index,
+        "expected": sample.expected,
+        "got": sample.got,
+        "allowed": sample.allowed,
+        "terms": sample.terms,
+        "decided_by": sample.terms.map_or("exact", |terms| terms.deciding()),
     })
 }
 
@@ -112,6 +127,25 @@ mod tests {
                 Code::ALL.iter().filter(|code| code.verdict() == verdict).map(|code| code.name()).collect();
             assert_eq!(documented(verdict), known);
         }
+    }
+
+    #[test]
+    fn the_term_that_decided_is_told() {
+        let errors: OutputErrors = serde_json::from_value(json!({
+            "name": "out",
+            "worst": {"index": [1], "expected": 1.0, "got": 1.5, "allowed": 0.75, "terms":
+                {"reference": 0.25, "rounding": 0.5, "accumulation": 0.0, "conditioning": 0.0}}
+        }))
+        .expect("fits the protocol");
+        let written = errors_json(&errors);
+        assert_eq!(written["worst"]["decided_by"], "rounding");
+        assert_eq!(written["worst"]["terms"]["reference"], 0.25);
+        for key in written.as_object().into_iter().chain(written["worst"].as_object()).flat_map(|o| o.keys())
+        {
+            assert!(PAGE.contains(&format!("`{key}`")), "{key}");
+        }
+        let exact = serde_json::from_value(json!({"index": [0], "expected": 1, "got": 2, "allowed": 0}));
+        assert_eq!(sample_json(&exact.expect("a sample"))["decided_by"], "exact");
     }
 
     #[test]

@@ -17,19 +17,21 @@ use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::inputs::{self, Prepared};
 use super::philox::Draws;
+use super::profiles::EXACT_INTEGERS;
 use super::stages::Plan;
-use super::tolerance::{ErrorSources, tolerance};
+use super::tolerance::{ErrorSources, tolerance, with_conditioning};
+use super::trials::{Trial, TrialOutcome};
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::protocol::{
-    Compare, Compared, Define, Event, InterpreterOptions, Limits, Open, Opened, Outcome, Parameter, Ran,
-    Request, Run, RunnerId,
+    Autotune, Compare, Compared, Define, Event, InterpreterOptions, Limits, Open, Opened, Outcome, Parameter,
+    ProgramOrder, Ran, Request, Run, RunnerId,
 };
 use crate::runner::{Worker, WorkerError};
 use crate::spec::{Definition, Dtype};
 
 /// Wall clock of one case.
-const CASE_WALL_S: f64 = 20.0;
+pub(super) const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of the import of the user's file.
 const IMPORT_WALL_S: f64 = 60.0;
 /// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
@@ -86,15 +88,22 @@ pub(super) struct Outcomes {
 
 /// A runner that has the Solution loaded.
 pub(super) struct Candidate {
-    runner: RunnerId,
+    pub(super) runner: RunnerId,
     /// Names of the entry's parameters, with the stars of `*args` and `**kwargs`.
     parameters: Vec<String>,
 }
 
 /// Why no (further) case can be run.
-struct Stop {
+pub(super) struct Stop {
     finding: Option<Finding>,
     why: String,
+}
+
+impl Stop {
+    /// Why the file could not be loaded, in a few words.
+    pub(super) fn reason(self) -> String {
+        self.finding.map_or(self.why, |finding| finding.message)
+    }
 }
 
 /// What the steps of the pipeline tell each other, besides the cases.
@@ -119,7 +128,30 @@ struct ToCompare {
     case: Case,
     prepared: Option<Prepared>,
     ended: Ended,
+    trials: Vec<TrialOutcome>,
     started: Instant,
+}
+
+/// How a case is run; the default is what every stage but determinism does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub(super) program_order: ProgramOrder,
+    pub(super) autotune: Autotune,
+    pub(super) other_poison: bool,
+    pub(super) hold: bool,
+    pub(super) wall_s: f64,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            program_order: ProgramOrder::default(),
+            autotune: Autotune::default(),
+            other_poison: false,
+            hold: false,
+            wall_s: CASE_WALL_S,
+        }
+    }
 }
 
 impl<W: Worker> CheckRun<'_, W> {
@@ -144,7 +176,7 @@ impl<W: Worker> CheckRun<'_, W> {
         (definitions, not_run)
     }
 
-    fn variant(&self, case: &Case) -> Option<&Variant> {
+    pub(super) fn variant(&self, case: &Case) -> Option<&Variant> {
         self.oracle.variants.iter().find(|variant| variant.definition.name == case.definition)
     }
 
@@ -194,7 +226,7 @@ impl<W: Worker> CheckRun<'_, W> {
         Ok(())
     }
 
-    async fn open(&self) -> Result<Candidate, Stop> {
+    pub(super) async fn open(&self) -> Result<Candidate, Stop> {
         let runner = fresh_name("r");
         let request = Request::Open(Open {
             runner: runner.clone(),
@@ -252,7 +284,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// Waits for a request on a runner; a cancelled check kills the runner, which ends the request.
-    async fn cancellable(
+    pub(super) async fn cancellable(
         &self,
         runner: &str,
         request: impl Future<Output = Result<Outcome, WorkerError>>,
@@ -330,19 +362,24 @@ impl<W: Worker> CheckRun<'_, W> {
                 continue;
             }
             let _ = self.events.send(CheckEvent::CaseStarted { index, label: case.label() });
+            let mut trials = Vec::new();
             let (prepared, ended) = match prepared {
                 Err(ended) => (None, ended),
                 Ok(prepared) => {
-                    let ended = self.run_case(&mut candidate, &case, index, &prepared).await;
+                    let running = self.run_whole_case(candidate.as_ref(), &case, &prepared, &mut trials);
+                    let ended = self.with_progress(index, &prepared.request.case, running).await;
                     (Some(prepared), ended)
                 }
             };
+            if let Some(Ended::Died(_)) = trials.last().map(|outcome| &outcome.ended) {
+                candidate = None;
+            }
             if let Ended::Died(died) = &ended {
                 candidate = None;
                 crashes += 1;
                 stop = stop_after(died.reason, crashes);
             }
-            if to_compare.send(ToCompare { index, case, prepared, ended, started }).await.is_err() {
+            if to_compare.send(ToCompare { index, case, prepared, ended, trials, started }).await.is_err() {
                 break;
             }
             if candidate.is_none() && stop.is_none() && !self.cancel.is_cancelled() {
@@ -360,21 +397,22 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn run_case(
+    pub(super) async fn run_case(
         &self,
-        candidate: &mut Option<Candidate>,
+        candidate: &Candidate,
         case: &Case,
-        index: usize,
         prepared: &Prepared,
+        manner: Manner,
     ) -> Ended {
-        let (Some(Candidate { runner, parameters }), Some(variant)) = (candidate, self.variant(case)) else {
-            return judge_ended("no candidate is loaded".to_owned());
+        let Candidate { runner, parameters } = candidate;
+        let Some(variant) = self.variant(case) else {
+            return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
         };
         let request = Request::Run(Run {
             runner: runner.clone(),
             case: prepared.request.case.clone(),
             arguments: variant.arguments(parameters),
-            wall_s: CASE_WALL_S,
+            wall_s: manner.wall_s,
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
                     Coverage::Full => None,
@@ -387,10 +425,13 @@ impl<W: Worker> CheckRun<'_, W> {
                     &format!("programs of {} {} {}", case.stage, case.definition, case.label()),
                 )
                 .next_u64(),
+                program_order: manner.program_order,
+                autotune: manner.autotune,
+                other_poison: manner.other_poison,
             },
+            hold: manner.hold,
         });
-        let run = self.cancellable(runner, self.worker.request(request));
-        match self.with_progress(index, &prepared.request.case, run).await {
+        match self.cancellable(runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Ran>(value) {
                 Ok(ran) => Ended::Ran { ran, compared: None },
                 Err(message) => judge_ended(message),
@@ -399,6 +440,24 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Died(died)) => Ended::Died(died),
             Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
             Err(error) => judge_ended(error.to_string()),
+        }
+    }
+
+    /// A case and, in the stage of determinism, everything that is tried with it afterwards.
+    async fn run_whole_case(
+        &self,
+        candidate: Option<&Candidate>,
+        case: &Case,
+        prepared: &Prepared,
+        trials: &mut Vec<TrialOutcome>,
+    ) -> Ended {
+        let Some(candidate) = candidate else {
+            return judge_ended("no candidate is loaded".to_owned());
+        };
+        if case.stage == Stage::Determinism {
+            self.run_with_trials(candidate, case, prepared, trials).await
+        } else {
+            self.run_case(candidate, case, prepared, Manner::default()).await
         }
     }
 
@@ -427,20 +486,25 @@ impl<W: Worker> CheckRun<'_, W> {
         mut queue: mpsc::Receiver<ToCompare>,
     ) -> Vec<CaseRecord> {
         let mut records = Vec::new();
-        while let Some(ToCompare { index, mut case, prepared, ended, started }) = queue.recv().await {
+        while let Some(ToCompare { index, mut case, prepared, ended, trials, started }) = queue.recv().await {
             // It ran before its smoke case was judged. How many do is chance, and a record is not.
             if left_out(&case, progress) {
                 self.release(prepared).await;
                 continue;
             }
             let ended = match (&prepared, ended) {
-                (Some(prepared), Ended::Ran { ran, .. }) => {
+                (Some(prepared), Ended::Ran { ran, compared: None }) => {
                     note_full_run(&mut case, &ran);
                     self.note_bounds_only(&mut case, &ran, progress);
                     self.compare(&case, prepared, ran).await
                 }
                 (_, ended) => ended,
             };
+            for TrialOutcome { trial, .. } in &trials {
+                if let Trial::LeftOut { what, why } = trial {
+                    lock(progress).not_run.push(NotRun::new(format!("{} {what}", case.stage), *why));
+                }
+            }
             let outputs = prepared.as_ref().map_or(&[][..], |prepared| &prepared.request.outputs);
             let circumstances = Circumstances {
                 case: &case,
@@ -448,11 +512,21 @@ impl<W: Worker> CheckRun<'_, W> {
                 seed: self.seed,
                 elapsed_ms: started.elapsed().as_secs_f64() * 1e3,
                 wall_s: CASE_WALL_S,
+                trials: &trials,
+                must_be_deterministic: self
+                    .variant(&case)
+                    .is_some_and(|variant| variant.definition.extras.deterministic),
             };
             let record = assess::assess(circumstances, ended);
             if let Some(why) = assess::beyond_a_sample(&record) {
                 let what = format!("{} {}", case.stage, case.label());
                 lock(progress).not_run.push(NotRun::new(what, why));
+                self.release(prepared).await;
+                continue;
+            }
+            if is_undefined(&record) {
+                let what = format!("{} {}", case.stage, case.label());
+                lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
                 self.release(prepared).await;
                 continue;
             }
@@ -467,7 +541,7 @@ impl<W: Worker> CheckRun<'_, W> {
         records
     }
 
-    async fn compare(&self, case: &Case, prepared: &Prepared, ran: Ran) -> Ended {
+    pub(super) async fn compare(&self, case: &Case, prepared: &Prepared, ran: Ran) -> Ended {
         let comparable = match case.coverage {
             Coverage::Full => true,
             Coverage::Sampled => ran.outputs.iter().all(|output| output.written_by_single_launch),
@@ -498,9 +572,11 @@ impl<W: Worker> CheckRun<'_, W> {
                 .outputs
                 .iter()
                 .map(|output| tolerance(output.dtype, sources))
+                .map(|plain| if case.stage == Stage::Stability { with_conditioning(plain) } else { plain })
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
             null_candidates: case.stage == Stage::Smoke,
+            exact_if_agree: case.profile == EXACT_INTEGERS,
             wall_s: JUDGE_WALL_S,
         });
         match self.worker.request(request).await {
@@ -549,6 +625,14 @@ fn note_full_run(case: &mut Case, ran: &Ran) {
     }
 }
 
+/// Whether a case of the stability stage has shown nothing, because the reference in the case's own dtype
+/// gives infinities or NaN where the float64 one has a value. Faults that need no reference still count.
+fn is_undefined(record: &CaseRecord) -> bool {
+    record.case.stage == Stage::Stability
+        && record.verdict == Verdict::Passed
+        && record.errors.iter().any(|errors| errors.undefined > 0)
+}
+
 fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
     let mut progress = lock(progress);
     let left_out =
@@ -593,7 +677,7 @@ fn lock(progress: &Mutex<Progress>) -> std::sync::MutexGuard<'_, Progress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| format!("the worker's answer cannot be read: {error}"))
 }
 
@@ -601,7 +685,7 @@ fn names(parameters: Vec<Parameter>) -> Vec<String> {
     parameters.into_iter().map(|parameter| parameter.name).collect()
 }
 
-fn judge_ended(message: String) -> Ended {
+pub(super) fn judge_ended(message: String) -> Ended {
     Ended::Failed { code: "judge".to_owned(), message }
 }
 

@@ -88,6 +88,15 @@ impl Worker for FakeWorker {
                     .collect();
                 done(json!({"outputs": outputs, "inputs_changed": []}))
             }
+            Request::Recopy(_) => done(json!({"copied": [true]})),
+            Request::Redraw { .. } => {
+                self.note("redraw");
+                done(json!({}))
+            }
+            Request::Repeat { .. } => {
+                self.note("repeat");
+                done(json!({"outputs": [{"name": "out", "elements": 9, "differing": 0, "first": null}]}))
+            }
             Request::Release { .. } => {
                 self.note("release");
                 done(json!({}))
@@ -310,4 +319,28 @@ async fn an_answer_that_cannot_be_read_is_no_pass() {
         (verdicts(&outcomes), codes(&outcomes)),
         (vec![Verdict::CouldNotRun], vec![Code::JudgeFailed])
     );
+}
+
+#[tokio::test]
+async fn a_determinism_case_is_called_again_and_again() {
+    let worker = FakeWorker::new(|_| right());
+    // Not the smallest shape: again, other values, back, reordered.
+    let mut plan = plan(0);
+    plan.cases.push(case(Stage::Determinism));
+    let (outcomes, _) = run(&worker, plan, &CancellationToken::new()).await;
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed; 2]);
+    assert_eq!((worker.count("run"), worker.count("redraw")), (1 + 5, 2));
+    assert_eq!(worker.count("prepare"), worker.count("release"));
+    assert_eq!((worker.count("open"), worker.count("close")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_trial_that_kills_the_candidate_costs_that_case() {
+    let worker = FakeWorker::new(|run| if run == 2 { died("exit") } else { right() });
+    let mut plan = plan(0);
+    plan.cases.extend([case(Stage::Determinism), case(Stage::Edge)]);
+    let (outcomes, _) = run(&worker, plan, &CancellationToken::new()).await;
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed, Verdict::Wrong, Verdict::Passed]);
+    assert_eq!(codes(&outcomes), [Code::Exited]);
+    assert_eq!(worker.count("open"), 2);
 }

@@ -60,6 +60,12 @@ pub enum Code {
     IntegerOverflow,
     DeviceAssert,
     UninitialisedRead,
+    /// A later call changed what an earlier one had returned.
+    OutputReused,
+    /// The result of other values was handed back.
+    Memoised,
+    /// Repeats are not bitwise equal, and the Definition asks for it.
+    NotRepeatable,
     CompileError,
     Raised,
     Crashed,
@@ -96,13 +102,17 @@ pub enum Code {
     Cancelled,
     // warnings on a passed case
     BenignRace,
+    /// Repeats are not bitwise equal, but each is within the tolerance.
+    Nondeterministic,
+    /// A launch does not end when its programs run in another order.
+    OrderDependent,
     /// The tolerance accepts a null candidate: a passed case says little.
     WeakTolerance,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 47] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -118,6 +128,9 @@ impl Code {
         Self::IntegerOverflow,
         Self::DeviceAssert,
         Self::UninitialisedRead,
+        Self::OutputReused,
+        Self::Memoised,
+        Self::NotRepeatable,
         Self::CompileError,
         Self::Raised,
         Self::Crashed,
@@ -144,6 +157,8 @@ impl Code {
         Self::OtherKernel,
         Self::Cancelled,
         Self::BenignRace,
+        Self::Nondeterministic,
+        Self::OrderDependent,
         Self::WeakTolerance,
     ];
 
@@ -153,12 +168,13 @@ impl Code {
         match self {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
-            | DeviceAssert | UninitialisedRead | CompileError | Raised | Crashed | Exited => Verdict::Wrong,
+            | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
+            | Raised | Crashed | Exited => Verdict::Wrong,
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
             | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
             | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable
             | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
-            BenignRace | WeakTolerance => Verdict::Passed,
+            BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }
 

@@ -7,7 +7,7 @@ use super::kernels::KernelAnchor;
 use super::lens::{plural, verdict};
 use super::numbers::show;
 use crate::judge::{CaseRecord, Finding, Report, Verdict};
-use crate::runner::protocol::Number;
+use crate::runner::protocol::Sample;
 
 /// Rows of the table; cases that did not pass come first.
 const ROWS: usize = 40;
@@ -44,17 +44,19 @@ fn write_table(text: &mut String, report: &Report, kernel: &KernelAnchor) {
     if cases.is_empty() {
         return;
     }
-    text.push_str("\n| stage | case | dtype | verdict | max error | reference's own | allowed |\n");
-    text.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
+    text.push_str(
+        "\n| stage | case | dtype | verdict | max error | reference's own | scale | allowed | decided by |\n",
+    );
+    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for record in cases.iter().take(ROWS) {
-        let (error, own, allowed) = errors(record);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {error} | {own} | {allowed} |",
+            "| {} | {} | {} | {} | {} |",
             record.case.stage,
             cell(&record.case.shape_label()),
             record.case.dtype.short(),
             cell(&outcome(record)),
+            errors(record).join(" | "),
         );
     }
     if cases.len() > ROWS {
@@ -72,20 +74,29 @@ fn outcome(record: &CaseRecord) -> String {
     }
 }
 
-/// Largest error over the outputs, the reference's own, and what was allowed at the worst element.
-/// What was not measured is `n/a`.
-fn errors(record: &CaseRecord) -> (String, String, String) {
-    let Some(worst) =
-        record.errors.iter().max_by(|a, b| a.max_absolute_error.0.total_cmp(&b.max_absolute_error.0))
-    else {
-        return ("n/a".to_owned(), "n/a".to_owned(), "n/a".to_owned());
+/// Largest error over the outputs, the reference's own, the size of the values, and for the element nearest to
+/// its tolerance what was allowed and which term of the tolerance is the largest. What was not measured
+/// is `n/a`.
+fn errors(record: &CaseRecord) -> [String; 5] {
+    let not_measured = || "n/a".to_owned();
+    let largest =
+        record.errors.iter().max_by(|a, b| a.max_absolute_error.0.total_cmp(&b.max_absolute_error.0));
+    let Some(errors) = largest else {
+        return std::array::from_fn(|_| not_measured());
     };
-    let allowed = worst.worst.as_ref().or(worst.first.as_ref()).map(|sample| sample.allowed);
-    (
-        show(worst.max_absolute_error),
-        show(worst.reference_max_absolute_error),
-        allowed.map_or("n/a".to_owned(), |Number(value)| show(Number(value))),
-    )
+    let sample = errors.worst.as_ref().or(errors.first.as_ref());
+    let decided = |sample: &Sample| match sample.terms {
+        Some(terms) => terms.deciding(),
+        None if errors.exact => "exact",
+        None => "n/a",
+    };
+    [
+        show(errors.max_absolute_error),
+        show(errors.reference_max_absolute_error),
+        show(errors.expected_rms),
+        sample.map_or_else(not_measured, |sample| show(sample.allowed)),
+        sample.map_or_else(not_measured, |sample| decided(sample).to_owned()),
+    ]
 }
 
 fn write_findings(text: &mut String, report: &Report, kernel: &KernelAnchor) {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::spec::Dtype;
-pub use crate::spec::{Fill, Number};
+pub use crate::spec::{Fill, Number, Profile};
 
 /// Version of this protocol; the supervisor says its own in [`Event::Ready`].
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -50,6 +50,14 @@ pub enum Request {
     /// The judge compares what the candidate left in the output memory with the reference, which it
     /// computes only now. Done: [`Compared`].
     Compare(Compare),
+    /// The candidate copies what it holds (see [`Run::hold`]) into the case's outputs once more.
+    /// Done: `{"copied": [bool]}`.
+    Recopy(Recopy),
+    /// The judge draws other values into the same memory of a case that does not run. Done: `{}`.
+    Redraw { case: CaseId, seed: u64 },
+    /// The judge keeps the bytes of the outputs when this is asked of a case for the first time, and
+    /// compares with them ever after. Done: [`Repeated`].
+    Repeat { case: CaseId },
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
@@ -149,8 +157,11 @@ pub struct TensorInput {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<u64>,
-    /// In elements, like torch. The storage holds exactly the elements that the strides reach.
+    /// In elements, like torch; 0 repeats along an axis. The storage ends with the last element that the
+    /// strides reach.
     pub strides: Vec<u64>,
+    /// Elements of the storage before the first of the tensor.
+    pub offset: u64,
     pub fill: Fill,
 }
 
@@ -172,6 +183,16 @@ pub struct Run {
     /// Wall clock after which the runner is killed, in seconds.
     pub wall_s: f64,
     pub interpreter: InterpreterOptions,
+    /// Keep what the entry returns alive, until another call says so.
+    pub hold: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Recopy {
+    pub runner: RunnerId,
+    pub case: CaseId,
+    /// Wall clock after which the runner is killed, in seconds.
+    pub wall_s: f64,
 }
 
 /// One argument of the call.
@@ -204,6 +225,50 @@ pub struct InterpreterOptions {
     pub compare_values: bool,
     /// Draws the random programs. Derived from the check's seed, and not the seed of any input.
     pub sampling_seed: u64,
+    pub program_order: ProgramOrder,
+    pub autotune: Autotune,
+    /// Fill fresh memory with large ordinary values instead of NaN.
+    pub other_poison: bool,
+}
+
+/// In which order the programs of a launch run, one after another. Any is right for a right kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramOrder {
+    #[default]
+    Forward,
+    Reverse,
+    Random,
+}
+
+/// Which configuration of autotuned kernels runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Autotune {
+    /// One, drawn from what the kernel is called with; it has run once before it is chosen.
+    #[default]
+    Drawn,
+    /// A kernel that is not tuned yet runs every configuration once before the first, as on a GPU.
+    Trial,
+    /// The configuration of this index alone, of those that are left after pruning. Kernels that have
+    /// fewer run their first.
+    Only(u32),
+}
+
+/// Answer to [`Request::Repeat`], for each output.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Repeated {
+    pub outputs: Vec<RepeatedOutput>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct RepeatedOutput {
+    pub name: String,
+    pub elements: u64,
+    /// Elements whose bits are not those of the first time.
+    pub differing: u64,
+    /// The first of them.
+    pub first: Option<Vec<u64>>,
 }
 
 /// Answer to [`Request::Run`].
@@ -215,7 +280,17 @@ pub struct Ran {
     pub findings: Vec<WorkerFinding>,
     /// Set when a feature was met that the interpreter cannot check.
     pub unsupported: Option<Unsupported>,
+    #[serde(default)]
+    pub autotuned: Vec<Autotuned>,
     pub run_ms: f64,
+}
+
+/// An autotuned kernel that was launched.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Autotuned {
+    pub kernel: String,
+    /// `BLOCK=128 STAGES=2` for each configuration that pruning left, in order; see [`Autotune::Only`].
+    pub configurations: Vec<String>,
 }
 
 /// One returned value, as the candidate describes it: a claim until it was compared.
@@ -330,12 +405,16 @@ pub struct Compare {
     pub null_candidates: bool,
     /// As [`Prepare::wall_s`]. The references run in this time.
     pub wall_s: f64,
+    /// Where the reference in the case's dtype equals the float64 one in every element, the operation is
+    /// exact on these inputs, and so must be the candidate.
+    pub exact_if_agree: bool,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see
 /// `judge/tolerance.rs` for where the factors come from:
 ///
-/// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)`
+/// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + max(absolute_ulp · |expected_i|, smallest subnormal)
+/// + row_rms_factor · rms_r(expected) + condition_factor · max_r |reference of perturbed inputs − reference_in_f64|`
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ToleranceSpec {
     pub reference_factor: f64,
@@ -345,6 +424,9 @@ pub struct ToleranceSpec {
     pub row_rms_factor: f64,
     /// The same sum with TF32 rounding of products added; tells `tf32` from `mismatch`.
     pub tf32_row_rms_factor: f64,
+    /// Times the largest change in the row when every float input is off by a relative 2⁻²³, up or down:
+    /// what no float32 computation can know better. 0: not measured.
+    pub condition_factor: f64,
 }
 
 /// Answer to [`Request::Compare`]: measurements, no verdict.
@@ -369,12 +451,18 @@ pub struct OutputErrors {
     /// Elements where one side is NaN or infinite and the other is not the same.
     pub non_finite_mismatches: u64,
     pub first_non_finite: Option<Sample>,
+    /// Elements where the reference in the case's dtype is NaN or infinite and the float64 one is not the
+    /// same (nor out of the dtype's range): the reference does not define them.
+    pub undefined: u64,
+    /// Nothing but equality was allowed: integers, or [`Compare::exact_if_agree`].
+    pub exact: bool,
     /// Elements over the tolerance (non-finite mismatches not counted).
     pub violations: u64,
     /// Elements over the tolerance of a TF32 product.
     pub tf32_violations: u64,
-    /// The first violation in row-major order, and the one with the largest error over tolerance.
+    /// The first violation in row-major order.
     pub first: Option<Sample>,
+    /// The element with the largest error over tolerance, also when all are within it.
     pub worst: Option<Sample>,
     pub max_absolute_error: Number,
     pub max_relative_error: Number,
@@ -392,6 +480,36 @@ pub struct Sample {
     pub expected: Number,
     pub got: Number,
     pub allowed: Number,
+    /// The summands of `allowed`; `None` where only equality will do.
+    #[serde(default)]
+    pub terms: Option<ToleranceTerms>,
+}
+
+/// What the allowed error of one element is the sum of; see [`ToleranceSpec`].
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct ToleranceTerms {
+    /// PyTorch's own error in the row.
+    pub reference: Number,
+    /// Rounding to the output's dtype.
+    pub rounding: Number,
+    /// Rounding of the sums behind the row.
+    pub accumulation: Number,
+    /// Sensitivity to the last bit of the inputs.
+    pub conditioning: Number,
+}
+
+impl ToleranceTerms {
+    /// The name of the largest term: what decided how much was allowed.
+    pub fn deciding(&self) -> &'static str {
+        let terms = [
+            ("reference", self.reference),
+            ("rounding", self.rounding),
+            ("accumulation", self.accumulation),
+            ("conditioning", self.conditioning),
+        ];
+        let largest = terms.into_iter().reduce(|a, b| if b.1.0 > a.1.0 { b } else { a });
+        largest.map_or("rounding", |(name, _)| name)
+    }
 }
 
 /// What the comparison says of an answer that is surely wrong.

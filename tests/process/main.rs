@@ -8,4 +8,5 @@ mod environment;
 mod harness;
 mod life;
 mod planted_bugs;
+mod stage_bugs;
 mod starters;

@@ -26,6 +26,7 @@ TOLERANCE = {
     "absolute_ulp": 2.0**-20,
     "row_rms_factor": 2.0**-20,
     "tf32_row_rms_factor": 2.0**-9,
+    "condition_factor": 0.0,
 }
 NORMAL = {"normal": {"mean": 0.0, "std": 1.0}}
 SOFTMAX = "import torch\ndef run(x):\n    return torch.softmax(x.float(), -1).to(x.dtype)\n"
@@ -184,6 +185,7 @@ class Worker:
             "written_only": False,
             "null_candidates": False,
             "wall_s": JUDGE_WALL_S,
+            "exact_if_agree": False,
         }
         return self.ask("compare", case=case, **{**fields, **changes})
 

@@ -1,6 +1,9 @@
 //! The stages of a check: one file each, every one a pure function from a Definition to cases.
 
+mod determinism;
+mod edge;
 mod smoke;
+mod stability;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -18,6 +21,11 @@ const FULL_FLOPS: u64 = 40_000_000;
 const SAMPLED_ELEMENTS: u64 = 20_000_000;
 /// The same for floating-point operations (the reference runs them twice, once in float64).
 const SAMPLED_FLOPS: u64 = 3_000_000_000;
+
+/// Elements and floating-point operations of a medium shape: more than one program in every direction, and
+/// still a fraction of a second.
+const MEDIUM_ELEMENTS: u64 = 120_000;
+const MEDIUM_FLOPS: u64 = 6_000_000;
 
 /// The cases of a check, in the order in which they run, and what is left out and why.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,10 +50,22 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
                     sweep::plan(definition, &dtypes(definition, options), seed, &mut plan);
                 });
             }
-            Stage::Smoke | Stage::Sweep => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
-            Stage::Stability | Stage::Determinism | Stage::Edge => {
-                plan.not_run.push(NotRun::new(stage.name(), "this version has the stages smoke and sweep"));
+            Stage::Stability if asked => {
+                definitions.iter().for_each(|definition| {
+                    stability::plan(definition, &dtypes(definition, options), &mut plan);
+                });
             }
+            Stage::Edge if asked => {
+                definitions.iter().for_each(|definition| {
+                    edge::plan(definition, &dtypes(definition, options), &mut plan);
+                });
+            }
+            Stage::Determinism if asked => {
+                definitions.iter().for_each(|definition| {
+                    determinism::plan(definition, &dtypes(definition, options), &mut plan);
+                });
+            }
+            _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
         }
     }
     for definition in definitions {
@@ -113,6 +133,21 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// The axes on which determinism tries processes and configurations.
+pub(super) fn smallest_axes(definition: &Definition) -> BTreeMap<String, u64> {
+    smoke::axes(definition)
+}
+
+/// The largest size of the Definition that runs whole in a fraction of a second, if one does.
+fn medium_axes(definition: &Definition) -> Option<BTreeMap<String, u64>> {
+    let is_medium = |axes: &&BTreeMap<String, u64>| {
+        let flops = definition.flops(axes, Dtype::Float32).ok().flatten().unwrap_or(0);
+        elements(definition, axes) <= MEDIUM_ELEMENTS && flops <= MEDIUM_FLOPS
+    };
+    let sizes = definition.extras.sizes.iter().map(|(_, axes)| axes);
+    sizes.filter(is_medium).max_by_key(|axes| elements(definition, axes)).cloned()
+}
+
 /// What can be done with these axes on the CPU.
 fn coverage(definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Coverage> {
     let elements = elements(definition, axes);
@@ -175,6 +210,24 @@ mod tests {
         assert_eq!(plan.cases.len(), 3);
         let left: Vec<&str> = plan.not_run.iter().map(|line| line.what.as_str()).collect();
         assert_eq!(left, ["sweep", "stability", "determinism", "edge"]);
+    }
+
+    #[test]
+    fn a_definition_may_narrow_profiles_and_layouts() {
+        let mut definition = (*builtin_named("matmul").expect("a Definition of this binary")).clone();
+        definition.extras.profiles = vec!["nan".to_owned(), "gamma".to_owned()];
+        definition.extras.layouts = vec!["transposed".to_owned(), "twisted".to_owned()];
+        let options = CheckOptions { stages: vec![Stage::Stability, Stage::Edge], ..CheckOptions::default() };
+        let plan = plan(&[&definition], &options, 1);
+        let of = |stage| plan.cases.iter().filter(move |case| case.stage == stage);
+        assert!(of(Stage::Stability).all(|case| case.profile == "nan"));
+        let layouts: Vec<&str> = of(Stage::Edge).map(|case| case.layout.as_str()).collect();
+        assert_eq!(layouts, ["A transposed", "B transposed"]);
+        let left: Vec<&str> = plan.not_run.iter().map(|line| line.what.as_str()).collect();
+        assert_eq!(
+            left,
+            ["smoke", "sweep", "stability profiles gamma", "determinism", "edge layouts twisted"]
+        );
     }
 
     /// Whatever a Definition's axes are called: every one of them is empty once, and one case is larger

@@ -6,7 +6,7 @@ use warpsmith::judge::{
     BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Timeline, Verdict,
 };
 use warpsmith::oracle::OracleLabel;
-use warpsmith::runner::protocol::{Launch, Number, OutputErrors, Place, Sample};
+use warpsmith::runner::protocol::{Launch, Number, OutputErrors, Place, Sample, ToleranceTerms};
 use warpsmith::spec::Dtype;
 
 pub(crate) fn case(n: u64, dtype: Dtype) -> Case {
@@ -38,7 +38,19 @@ fn launch(kernel: &str) -> Launch {
 
 /// A passed case that launched `kernel`.
 pub(crate) fn launched(kernel: &str, case: Case) -> CaseRecord {
-    let worst = Sample { index: vec![3], expected: Number(1.0), got: Number(1.0005), allowed: Number(0.001) };
+    let terms = ToleranceTerms {
+        reference: Number(0.0005),
+        rounding: Number(0.0001),
+        accumulation: Number(0.0004),
+        conditioning: Number(0.0),
+    };
+    let worst = Sample {
+        index: vec![3],
+        expected: Number(1.0),
+        got: Number(1.0005),
+        allowed: Number(0.001),
+        terms: Some(terms),
+    };
     let errors = OutputErrors {
         name: "y".to_owned(),
         elements: 16,

@@ -47,8 +47,7 @@ def serve(sock: socket.socket) -> None:
     candidate = Candidate(channel)
     while (received := channel.receive()) is not None:
         request, descriptors = received
-        is_open = request["op"] == "open"
-        answer = candidate.open(request) if is_open else candidate.run(request, descriptors)
+        answer = candidate.answer(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _flush_output()
@@ -71,12 +70,24 @@ class Candidate:
         self.entry: Callable[..., Any] | None = None
         self.last_progress = 0.0
         self.earlier = EarlierResults()
+        self.held: list[Any] = []
+        """What a call returned that asked for it to be held."""
+        self.mapped: tuple[str, dict[str, Any]] = ("", {})
+        """The inputs of the latest case: it is called again on the very same tensors."""
         _seed_afresh()
         # On a crash the lines that ran stand at the end of its output.
         faulthandler.enable(file=2)
         sys.stdout.reconfigure(line_buffering=True)
         own_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         sys.path[:] = [place for place in sys.path if place != own_folder]
+
+    def answer(self, request: Message, descriptors: list[int]) -> Message:
+        """The answer to one request."""
+        if request["op"] == "open":
+            return self.open(request)
+        if request["op"] == "recopy":
+            return self.recopy(request, descriptors)
+        return self.run(request, descriptors)
 
     def open(self, request: Message) -> Message:
         """Import the file and find its entry: `Opened` or `Raised`."""
@@ -105,19 +116,24 @@ class Candidate:
         """Call the entry on the case's memory: `Ran` or `Raised`."""
         session = None
         try:
-            case = _CaseMemory(request, descriptors)
+            case = self._memory_of(request, descriptors)
+            options = request["interpreter"]
             session = _ours(
                 interpreter.Session,
-                max_programs=request["interpreter"]["max_programs"],
-                compare_values=request["interpreter"]["compare_values"],
-                sampling_seed=request["interpreter"].get("sampling_seed", 0),
+                max_programs=options["max_programs"],
+                compare_values=options["compare_values"],
+                sampling_seed=options.get("sampling_seed", 0),
                 on_progress=self._progress,
+                program_order=options.get("program_order", "forward"),
+                autotune=options.get("autotune", "drawn"),
             )
             began = time.perf_counter()
-            returned = self._call(session, case.arguments, request["interpreter"]["compare_values"])
+            returned = self._call(session, case.arguments, options)
             run_ms = (time.perf_counter() - began) * 1e3
             report = _ours(session.report)
-            values_matter = request["interpreter"]["compare_values"]
+            values_matter = options["compare_values"]
+            if request.get("hold"):
+                self.held = flatten(returned)
             described = case.hand_over(returned, session if values_matter else None, self.shim.host.holds)
             self._mark_returned_before(returned, described)
         except BaseException as error:
@@ -131,12 +147,33 @@ class Candidate:
                 description["returned_before"] = self.earlier.holds(value)
         self.earlier.remember([value for value in flatten(returned) if type(value) is torch.Tensor])
 
-    def _call(self, session: Any, arguments: dict[str, Any], values_matter: bool) -> Any:
+    def recopy(self, request: Message, descriptors: list[int]) -> Message:
+        """Copy what was held into the outputs of a case once more: `Recopied`."""
+        try:
+            case = _CaseMemory({"inputs": [], "arguments": [], **request}, descriptors)
+            described = [
+                hand_over(value, output, {}, None, self.shim.host.holds, copies=True)
+                for value, output in zip(self.held, case.outputs, strict=False)
+            ]
+        except BaseException as error:
+            return {"raised": self._raised_while_running(error, None)}
+        return {"done": {"copied": [value.get("copied", False) for value in described]}}
+
+    def _memory_of(self, request: Message, descriptors: list[int]) -> "_CaseMemory":
+        name, known = self.mapped
+        # The old ones go before the new ones come.
+        self.mapped = ("", {})
+        case = _CaseMemory(request, descriptors, known if name == request["case"] else None)
+        self.mapped = (request["case"], case.inputs)
+        return case
+
+    def _call(self, session: Any, arguments: dict[str, Any], options: Message) -> Any:
         if self.entry is None:
             raise InterpreterFailed("nothing was opened")
         _ours(session.__enter__)
         try:
-            with self.shim.active(poisons=values_matter):
+            other_poison = options.get("other_poison", False)
+            with self.shim.active(poisons=options["compare_values"], other_pattern=other_poison):
                 returned = self.entry(**arguments)
         except BaseException as error:
             _ours(session.__exit__, type(error), error, error.__traceback__)
@@ -203,24 +240,32 @@ def _parameters(entry: Callable[..., Any]) -> list[Message]:
 class _CaseMemory:
     """A case's inputs and outputs, mapped into this process."""
 
-    def __init__(self, request: Message, descriptors: list[int]) -> None:
-        """Raises MemoryError when there is no room."""
+    def __init__(self, request: Message, descriptors: list[int], known: dict[str, Any] | None = None) -> None:
+        """`known` are the inputs as they were mapped before. Raises MemoryError when there is no room."""
         self._descriptors = iter(descriptors)
-        self.inputs = {item["name"]: self._input(item) for item in request["inputs"]}
+        self.inputs = {item["name"]: self._input(item, known) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
         self.arguments = {
             item["parameter"]: self.inputs[item["input"]] if "input" in item else item["value"]
             for item in request["arguments"]
         }
 
-    def _input(self, item: Message) -> Any:
+    def _input(self, item: Message, known: dict[str, Any] | None) -> Any:
         if "scalar" in item:
             return item["scalar"]
+        if known is not None and item["name"] in known:
+            if item.get("has_memory"):
+                next(self._descriptors)
+            tensor = known[item["name"]]
+            # The judge may have written other values: to PyTorch that must look like any write.
+            with contextlib.suppress(Exception):
+                torch.autograd.graph.increment_version(tensor)
+            return tensor
         storage = self._storage(item)
         dtype = by_name(item["dtype"]).torch
         if storage is None:
             return memory.empty_view(dtype, item["shape"], item["strides"])
-        return memory.view_storage(storage, dtype, item["shape"], item["strides"])
+        return memory.view_storage(storage, dtype, item["shape"], item["strides"], item["offset"])
 
     def _storage(self, item: Message) -> torch.Tensor | None:
         if not item.get("has_memory"):

@@ -3,10 +3,11 @@
 Element `i` of row `r` may be off by
 
     reference_factor · max_r |reference_in_dtype − expected|
-    + absolute_ulp · |expected_i| + row_rms_factor · rms_r(expected)
+    + max(absolute_ulp · |expected_i|, smallest subnormal) + row_rms_factor · rms_r(expected)
+    + condition_factor · max_r |expected of perturbed inputs − expected|
 
 where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
-equal.
+equal; so must floats when that is asked for and the reference is exact in its own dtype.
 
 Rows of fewer than 16 elements are measured together with their neighbours: so few values may all be close
 to zero by chance, and with them their root mean square and the reference's error.
@@ -36,6 +37,7 @@ class Tolerance:
     absolute_ulp: float
     row_rms_factor: float
     tf32_row_rms_factor: float
+    condition_factor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,27 @@ class Truth:
     """float64, or the integer values."""
     in_dtype: torch.Tensor
     """The reference run in the case's own dtypes."""
+    perturbed: torch.Tensor | None = None
+    """float64, on inputs that are off by one rounding each; None when nobody asks."""
 
 
 def measure(
-    got: torch.Tensor, truth: Truth, element: ElementType, tolerance: Tolerance, written_only: bool
+    got: torch.Tensor,
+    truth: Truth,
+    element: ElementType,
+    tolerance: Tolerance,
+    written_only: bool,
+    exact_if_agree: bool = False,
 ) -> dict[str, Any]:
     """`OutputErrors` of the protocol, without name and null candidates.
 
     `got` has the output's dtype and shape. Elements that hold poison are counted as unwritten and never
     compared; whether that is a fault is the caller's to say. A dtype without a poison pattern cannot tell
-    what was written: with `written_only` nothing of it is compared, otherwise everything is.
+    what was written: with `written_only` nothing of it is compared, otherwise everything is. With
+    `exact_if_agree` nothing is allowed where the reference makes no error in its own dtype at all.
     """
-    rows = _Rows(truth, element, tolerance)
-    found = _Found(tuple(got.shape))
+    rows = _Rows(truth, element, tolerance, exact_if_agree)
+    found = _Found(tuple(got.shape), rows)
     cannot_tell = written_only and element.poison is None
     flat_got = _as_rows(got)
     for tile in rows.tiles():
@@ -74,11 +84,24 @@ def measure(
             # The pattern is a value like any other: where it is the right one, somebody wrote it.
             unwritten &= judged.wrong | judged.non_finite
         found.add(tile, judged, values, unwritten)
+        if element.is_float:
+            of_reference = rows.judge(tile, rows.in_dtype[tile.slices].to(torch.float64))
+            found.undefined += int(of_reference.non_finite.sum())
     found.reference_error, found.expected_rms = rows.reference_error, rows.expected_rms
     result = found.summary()
     if cannot_tell:
         result.update(unwritten=0, first_unwritten=None, last_unwritten=None)
     return result
+
+
+def differing(
+    storage: torch.Tensor, first: torch.Tensor, element: ElementType, shape: Sequence[int], name: str
+) -> dict[str, Any]:
+    """`Repeated` of the protocol: elements of two storages (uint8, contiguous) whose bits differ."""
+    other = storage.view(element.bits) != first.view(element.bits)
+    count = int(other.sum())
+    index = _index_of(_first_true(other), shape) if count else None
+    return {"name": name, "elements": math.prod(shape), "differing": count, "first": index}
 
 
 def count_violations(
@@ -155,15 +178,20 @@ class _Judged:
 class _Rows:
     """Expected values and the allowed error of each row."""
 
-    def __init__(self, truth: Truth, element: ElementType, tolerance: Tolerance) -> None:
+    def __init__(
+        self, truth: Truth, element: ElementType, tolerance: Tolerance, exact_if_agree: bool = False
+    ) -> None:
         self.element = element
         self.tolerance = tolerance
         self.expected = _as_rows(truth.expected)
         self.in_dtype = _as_rows(truth.in_dtype)
+        self.perturbed = None if truth.perturbed is None else _as_rows(truth.perturbed)
         self.reference_error = 0.0
         self.expected_rms = 0.0
+        self.is_exact = not element.is_float
         if element.is_float:
             self._measure_rows()
+            self.is_exact = exact_if_agree and torch.equal(self.in_dtype.to(torch.float64), self.expected)
 
     def tiles(self) -> Iterator[_Tile]:
         """The whole tensor in row-major order, in pieces of bounded size."""
@@ -184,6 +212,7 @@ class _Rows:
         squares = torch.zeros(row_count, dtype=torch.float64)
         counts = torch.zeros(row_count, dtype=torch.float64)
         self.row_error = torch.zeros(row_count, dtype=torch.float64)
+        self.row_condition = torch.zeros(row_count, dtype=torch.float64)
         for tile in self.tiles():
             expected = self.expected[tile.slices]
             usable = expected.abs() <= self.element.max_finite
@@ -193,6 +222,10 @@ class _Rows:
             error = (self.in_dtype[tile.slices].to(torch.float64) - expected).abs()
             error = torch.where(usable & error.isfinite(), error, 0.0)
             self.row_error[row] = torch.maximum(self.row_error[row], error.amax(1))
+            if self.perturbed is not None:
+                moved = (self.perturbed[tile.slices] - expected).abs()
+                moved = torch.where(usable & moved.isfinite(), moved, 0.0)
+                self.row_condition[row] = torch.maximum(self.row_condition[row], moved.amax(1))
         group = self._groups_of_rows()
         if group is not None:
             squares = torch.zeros_like(squares).index_add_(0, group, squares)[group]
@@ -233,9 +266,31 @@ class _Rows:
         return _Judged(expected, allowed, error, wrong, wrong_for_tf32, non_finite)
 
     def _allowed(self, tile: _Tile, expected: torch.Tensor, row_rms_factor: float) -> torch.Tensor:
+        if self.is_exact:
+            return torch.zeros_like(expected)
         row = tile.slices[0]
         of_row = self.tolerance.reference_factor * self.row_error[row] + row_rms_factor * self.row_rms[row]
-        return of_row[:, None] + self.tolerance.absolute_ulp * expected.abs()
+        of_row = of_row + self.tolerance.condition_factor * self.row_condition[row]
+        return of_row[:, None] + self._rounding(expected)
+
+    def _rounding(self, expected: torch.Tensor) -> torch.Tensor:
+        assert self.element.smallest_step is not None
+        if not self.tolerance.absolute_ulp:
+            return torch.zeros_like(expected)
+        # Next to zero a rounding is no longer relative.
+        return (self.tolerance.absolute_ulp * expected.abs()).clamp(min=self.element.smallest_step)
+
+    def terms(self, row: int, expected: torch.Tensor) -> dict[str, Any] | None:
+        """What the allowed error of one element is made of; None where only equality will do."""
+        if self.is_exact:
+            return None
+        tolerance = self.tolerance
+        return {
+            "reference": number(tolerance.reference_factor * self.row_error[row].item()),
+            "rounding": number(self._rounding(expected).item()),
+            "accumulation": number(tolerance.row_rms_factor * self.row_rms[row].item()),
+            "conditioning": number(tolerance.condition_factor * self.row_condition[row].item()),
+        }
 
     def _same_non_finite(
         self, expected: torch.Tensor, got: torch.Tensor, allowed: torch.Tensor
@@ -255,8 +310,10 @@ class _Rows:
 class _Found:
     """Collects over the tiles."""
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], rows: _Rows) -> None:
         self.shape = shape
+        self.rows = rows
+        self.undefined = 0
         self.reference_error = 0.0
         self.expected_rms = 0.0
         self.compared = 0
@@ -287,18 +344,26 @@ class _Found:
         if bool(wrong.any()):
             if self.first is None:
                 self.first = self._sample(tile, judged, got, _first_true(wrong))
-            # Where nothing is allowed, any error is infinitely too large.
-            ratio = torch.where(wrong, judged.error / judged.allowed, -1.0)
-            at = int(ratio.argmax())
-            if float(ratio.flatten()[at]) > self.worst_ratio:
-                self.worst_ratio = float(ratio.flatten()[at])
-                self.worst = self._sample(tile, judged, got, at)
+        self._add_worst(tile, judged, got, written)
         usable = written & judged.error.isfinite()
         error = torch.where(usable, judged.error, 0.0)
         self.max_absolute = max(self.max_absolute, float(error.max()))
         magnitude = judged.expected.to(torch.float64).abs()
         relative = torch.where(usable & (magnitude > 0), error / magnitude, 0.0)
         self.max_relative = max(self.max_relative, float(relative.max()))
+
+    def _add_worst(self, tile: _Tile, judged: _Judged, got: torch.Tensor, written: torch.Tensor) -> None:
+        """The element nearest to (or farthest over) what is allowed it."""
+        # Where nothing is allowed, any error is infinitely too large, and none is none.
+        ratio = torch.where(judged.error > 0, judged.error / judged.allowed, 0.0)
+        # Infinite limits (a row whose error is not finite) come out as NaN and count as too large.
+        ratio = torch.where(judged.wrong & ratio.isnan(), math.inf, ratio)
+        ratio = torch.where(written & ~ratio.isnan() & ~judged.error.isnan(), ratio, -1.0)
+        at = int(ratio.argmax())
+        largest = float(ratio.flatten()[at])
+        if largest > self.worst_ratio:
+            self.worst_ratio = largest
+            self.worst = self._sample(tile, judged, got, at)
 
     def _add_unwritten(self, tile: _Tile, unwritten: torch.Tensor) -> None:
         count = int(unwritten.sum())
@@ -316,16 +381,11 @@ class _Found:
             "expected": number(judged.expected.flatten()[flat].item()),
             "got": number(got.flatten()[flat].item()),
             "allowed": number(judged.allowed.flatten()[flat].item()),
+            "terms": self.rows.terms(tile.row + flat // tile.columns, judged.expected.flatten()[flat]),
         }
 
     def _index(self, position: int | None) -> list[int] | None:
-        if position is None:
-            return None
-        index = []
-        for size in reversed(self.shape):
-            position, at = divmod(position, size)
-            index.append(at)
-        return index[::-1]
+        return None if position is None else _index_of(position, self.shape)
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -335,6 +395,8 @@ class _Found:
             "first_unwritten": self._index(self.first_unwritten),
             "last_unwritten": self._index(self.last_unwritten),
             "non_finite_mismatches": self.non_finite,
+            "undefined": self.undefined,
+            "exact": self.rows.is_exact,
             "first_non_finite": self.first_non_finite,
             "violations": self.violations,
             "tf32_violations": self.tf32_violations,
@@ -345,6 +407,15 @@ class _Found:
             "reference_max_absolute_error": number(self.reference_error),
             "expected_rms": number(self.expected_rms),
         }
+
+
+def _index_of(position: int, shape: Sequence[int]) -> list[int]:
+    """The index of a row-major position."""
+    index = []
+    for size in reversed(shape):
+        position, at = divmod(position, size)
+        index.append(at)
+    return index[::-1]
 
 
 def _as_rows(tensor: torch.Tensor) -> torch.Tensor:

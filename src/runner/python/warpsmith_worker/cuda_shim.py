@@ -37,6 +37,7 @@ class Shim:
         self.on_uninitialised: Callable[[torch.Tensor], None] = lambda _tensor: None
         self.host = HostMemory()
         self._poisons = True
+        self._other_pattern = False
         self._active = False
 
     def install(self) -> None:
@@ -46,9 +47,10 @@ class Shim:
         _replace_torch_cuda()
 
     @contextlib.contextmanager
-    def active(self, *, poisons: bool) -> Iterator[None]:
+    def active(self, *, poisons: bool, other_pattern: bool = False) -> Iterator[None]:
         """While user code runs. `poisons`: fill and register what `torch.empty` and its kin return."""
         self._poisons, self._active = poisons, True
+        self._other_pattern = other_pattern
         try:
             with _CudaIsCpu(self):
                 yield
@@ -61,7 +63,9 @@ class Shim:
             return
         if tensor.layout != torch.strided or _true_device(tensor).type != "cpu":
             return
-        if 0 < tensor.untyped_storage().nbytes() <= _LARGEST_POISONED_BYTES and poison.fill_storage(tensor):
+        if not 0 < tensor.untyped_storage().nbytes() <= _LARGEST_POISONED_BYTES:
+            return
+        if poison.fill_storage(tensor, other=self._other_pattern):
             self.on_uninitialised(tensor)
 
     def device_of(self, tensor: torch.Tensor) -> torch.device:

@@ -24,6 +24,9 @@ class ElementType:
     overflow_at: float | None
     """Magnitude from which rounding to nearest gives infinity (or NaN where the type has no infinity)."""
 
+    smallest_step: float | None = None
+    """Distance between neighbours next to zero (the smallest subnormal) of a float type."""
+
     @property
     def is_float(self) -> bool:
         return self.max_finite is not None
@@ -54,7 +57,9 @@ def _float(
     _fraction, exponent = math.frexp(largest)
     # Half a step beyond the largest value: `mantissa_bits` explicit bits make steps of 2^(exponent-1-bits).
     overflow_at = largest + 2.0 ** (exponent - 1 - mantissa_bits) / 2
-    return ElementType(name, dtype, bits, _signed(pattern, bits.itemsize * 8), coarse, largest, overflow_at)
+    smallest_step = torch.finfo(dtype).smallest_normal * 2.0**-mantissa_bits
+    poison = _signed(pattern, bits.itemsize * 8)
+    return ElementType(name, dtype, bits, poison, coarse, largest, overflow_at, smallest_step)
 
 
 def _integer(name: str, dtype: torch.dtype, pattern: int | None) -> ElementType:

@@ -1,6 +1,7 @@
 """Draws the values of input tensors. Element `i` (row-major) depends on seed, position and `i` alone.
 
-Values are computed in float64, rounded to float32, then to the tensor's dtype.
+Values are computed in float64, rounded to float32, then to the tensor's dtype. Value profiles, which change
+what a plain fill draws, are in `profiles`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from . import philox
+from . import philox, profiles
 
 # Blocks at a time: the arrays of one step stay in the second-level cache.
 _CHUNK_BLOCKS = 8192
@@ -36,6 +37,8 @@ def draw(fill: Any, seed: int, position: int, first: int, count: int) -> npt.NDA
     count). Raises BadFill.
     """
     kind, parameters = _kind_of(fill)
+    if kind == "profiled":
+        return _draw_profiled(parameters, seed, position, first, count)
     if kind == "normal":
         first_block, block_count = first // 2, -(-count // 2)
         c0, c1, c2, c3 = philox.blocks(seed, position, first_block, block_count)
@@ -44,17 +47,21 @@ def draw(fill: Any, seed: int, position: int, first: int, count: int) -> npt.NDA
         sums[1::2] = _halves(c2) + _halves(c3)
         z = (sums[:count] - _UNIFORM_16_SUM_MEAN) / _UNIFORM_16_SUM_STD
         return float(parameters["mean"]) + float(parameters["std"]) * z
-    block_count = -(-count // 4)
-    word = np.empty(4 * block_count, np.uint64)
-    for lane, values in enumerate(philox.blocks(seed, position, first // 4, block_count)):
-        word[lane::4] = values
-    word = word[:count]
+    word = _element_words(seed, position, first, count, substream=0)
     low, high = parameters["low"], parameters["high"]
     if kind == "uniform":
         return float(low) + (float(high) - float(low)) * (word / 2.0**32)
     if not 0 < high - low <= _WIDEST_INTEGER_RANGE:
         raise BadFill(f"integers from {low} up to {high}: the range must hold 1 to 2^32 values")
     return np.int64(low) + (word * np.uint64(high - low) >> np.uint64(32)).astype(np.int64)
+
+
+def perturbed(values: torch.Tensor, relative: float, seed: int, position: int) -> torch.Tensor:
+    """The values in float64, each larger or smaller by a factor of `relative`, as chance will have it."""
+    count = values.numel()
+    word = _element_words(seed, position, 0, count, substream=profiles.PERTURBATION_SUBSTREAM)
+    signs = torch.from_numpy(np.where(word & np.uint64(1), 1.0, -1.0)).reshape(values.shape)
+    return values.to(torch.float64) * (1 + relative * signs)
 
 
 def fill_tensor(target: torch.Tensor, fill: Any, seed: int, position: int) -> None:
@@ -82,8 +89,52 @@ def _fill_flat(target: torch.Tensor, fill: Any, seed: int, position: int) -> Non
         count = min(step, target.numel() - first)
         values = draw(fill, seed, position, first, count)
         if values.dtype == np.float64:
-            values = values.astype(np.float32)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                values = values.astype(np.float32)
         target[first : first + count].copy_(torch.from_numpy(values))
+
+
+def _draw_profiled(
+    parameters: dict[str, Any], seed: int, position: int, first: int, count: int
+) -> npt.NDArray[np.float64]:
+    base = parameters["base"]
+    values = draw(base, seed, position, first, count).astype(np.float64)
+    mean, std = _moments(base)
+    word = _element_words(seed, position, first, count, substream=profiles.ELEMENT_SUBSTREAM)
+    index = np.arange(first, first + count, dtype=np.int64)
+    length = max(1, int(parameters["row_length"]))
+    row, column = index // length, index % length
+    first_row = first // length
+    rows = int(row[-1]) - first_row + 1
+    row_words = philox.blocks(seed, position, first_row, rows, substream=profiles.ROW_SUBSTREAM)[0]
+    hot = (row_words * np.uint64(length) >> np.uint64(32)).astype(np.int64)[row - first_row]
+    elements = profiles.Elements(values, mean, std, word, row, column == hot)
+    try:
+        return profiles.apply(parameters["profile"], elements)
+    except profiles.UnknownProfile as error:
+        raise BadFill(str(error)) from None
+
+
+def _moments(fill: Any) -> tuple[float, float]:
+    """Mean and a typical deviation of a fill."""
+    kind, parameters = _kind_of(fill)
+    if kind == "normal":
+        return float(parameters["mean"]), float(parameters["std"])
+    if kind == "profiled":
+        raise BadFill("a profile of a profile")
+    low, high = float(parameters["low"]), float(parameters["high"])
+    return (low + high) / 2, (high - low) / 2
+
+
+def _element_words(
+    seed: int, position: int, first: int, count: int, substream: int
+) -> npt.NDArray[np.uint64]:
+    """One 32-bit word for each element; `first` is a multiple of four."""
+    block_count = -(-count // 4)
+    word = np.empty(4 * block_count, np.uint64)
+    for lane, values in enumerate(philox.blocks(seed, position, first // 4, block_count, substream)):
+        word[lane::4] = values
+    return word[:count]
 
 
 def _halves(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -93,7 +144,7 @@ def _halves(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def _kind_of(fill: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(fill, dict) and len(fill) == 1:
         (kind, parameters), *_ = fill.items()
-        if kind in ("normal", "uniform", "integers"):
+        if kind in ("normal", "uniform", "integers", "profiled"):
             return kind, parameters
     raise BadFill(f"unknown fill {fill!r}")
 

@@ -22,6 +22,7 @@ from .reference import Reference, ReferenceFailed, check_shapes, coarsen
 _OTHER_SEED = 0x9E3779B97F4A7C15
 # Elements that must be compared before an impostor that fits them all says something of a tolerance.
 _TELLING_ELEMENTS = 16
+_PERTURBATION = 2.0**-23
 _LONGEST_FAULT = 4096
 
 
@@ -48,10 +49,12 @@ class SharedTensor:
     """The storage as the candidate sees it (uint8); None when it is not looked at."""
     private: torch.Tensor | None = None
     """What the judge put there (uint8); of inputs only."""
+    offset: int = 0
+    """In elements, from the beginning of the storage."""
 
     @property
     def storage_bytes(self) -> int:
-        return memory.storage_elements(self.shape, self.strides) * self.element.itemsize
+        return memory.storage_elements(self.shape, self.strides, self.offset) * self.element.itemsize
 
     def view(self, storage: torch.Tensor | None) -> torch.Tensor:
         """The tensor over one of its storages."""
@@ -59,7 +62,7 @@ class SharedTensor:
             return memory.empty_view(self.element.torch, self.shape, self.strides)
         if storage is None:
             raise Refused("not-comparable", f"{self.name} was left untouched")
-        return memory.view_storage(storage, self.element.torch, self.shape, self.strides)
+        return memory.view_storage(storage, self.element.torch, self.shape, self.strides, self.offset)
 
     def record(self) -> Message:
         """What the supervisor and a candidate may know about it."""
@@ -69,6 +72,7 @@ class SharedTensor:
             "dtype": self.element.name,
             "shape": self.shape,
             "strides": self.strides,
+            "offset": self.offset,
             "storage_bytes": self.storage_bytes,
             "has_memory": self.descriptor is not None,
         }
@@ -86,6 +90,8 @@ class Case:
     values_matter: bool
     truths: list[Truth] | None = None
     nulls: dict[int | Literal["coarse"], list[torch.Tensor]] = field(default_factory=dict)
+    first_outputs: list[torch.Tensor] | None = None
+    """Bytes of the outputs when `repeat` was asked for the first time (uint8)."""
 
     def tensors(self) -> list[SharedTensor]:
         return [item for item in self.inputs if isinstance(item, SharedTensor)]
@@ -138,6 +144,8 @@ class Judge:
             "define": self._define,
             "prepare": self._prepare,
             "rearm": self._rearm,
+            "redraw": self._redraw,
+            "repeat": self._repeat,
             "compare": self._compare,
             "release": self._release,
         }
@@ -209,8 +217,8 @@ class Judge:
         item = _make_shared(f"input-{position}", spec, spec["strides"], mapped=case.values_matter)
         if item.shared is not None:
             tensor = item.view(item.shared)
-            if not tensor.is_contiguous():
-                # Padding between rows: whoever reads it reads poison.
+            if tensor.numel() * item.element.itemsize < item.storage_bytes:
+                # Padding between rows or before the first: whoever reads it reads poison.
                 poison.fill_storage(tensor)
             inputs.fill_tensor(tensor, spec["fill"], case.seed, position)
             item.private = item.shared.clone()
@@ -232,6 +240,32 @@ class Judge:
             poison.fill_storage(output.view(output.shared))
         return {"done": {}}, []
 
+    def _redraw(self, request: Message) -> tuple[Message, list[int]]:
+        """Other values in the same memory, and poison in the outputs again."""
+        case = self._case(request)
+        if not case.values_matter:
+            raise Refused("not-comparable", "the inputs of this case were left untouched")
+        case.seed, case.truths, case.nulls = request["seed"], None, {}
+        for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
+            if isinstance(item, SharedTensor) and item.shared is not None and item.private is not None:
+                inputs.fill_tensor(item.view(item.private), spec["fill"], case.seed, position)
+        return self._rearm(request)
+
+    def _repeat(self, request: Message) -> tuple[Message, list[int]]:
+        """Compare the outputs bit by bit with those of the first time this was asked."""
+        case = self._case(request)
+        storages = [
+            torch.empty(0, dtype=torch.uint8) if output.shared is None else output.shared
+            for output in case.outputs
+        ]
+        if case.first_outputs is None:
+            case.first_outputs = [storage.clone() for storage in storages]
+        found = [
+            compare.differing(storage, first, output.element, output.shape, output.name)
+            for storage, first, output in zip(storages, case.first_outputs, case.outputs, strict=True)
+        ]
+        return {"done": {"outputs": found}}, []
+
     def _release(self, request: Message) -> tuple[Message, list[int]]:
         self.cases.pop(request["case"], None)
         return {"done": {}}, []
@@ -240,15 +274,21 @@ class Judge:
         case = self._case(request)
         if not case.values_matter:
             raise Refused("not-comparable", "the inputs of this case were left untouched")
+        exact_if_agree = bool(request["exact_if_agree"])
         tolerances = [_tolerance(item) for item in request["tolerances"]]
         if len(tolerances) != len(case.outputs):
             raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
         changed = [item.name for item in case.tensors() if _changed(item)]
-        truths = _truths(case)
+        truths = _truths(case, any(tolerance.condition_factor for tolerance in tolerances))
         outputs = []
         for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
             errors = compare.measure(
-                output.view(output.shared), truth, output.element, tolerance, request["written_only"]
+                output.view(output.shared),
+                truth,
+                output.element,
+                tolerance,
+                request["written_only"],
+                exact_if_agree,
             )
             nulls = _null_candidates(case, at, truth, tolerance) if request["null_candidates"] else []
             outputs.append({"name": output.name, **errors, "null_candidates": nulls})
@@ -265,7 +305,8 @@ def _make_shared(key: str, spec: Message, strides: list[int], *, mapped: bool) -
     element = by_name(spec["dtype"])
     if len(strides) != len(spec["shape"]):
         raise Refused("bad-request", f"{spec['name']}: shape {spec['shape']} with strides {strides}")
-    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None)
+    offset = spec.get("offset", 0)
+    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None, offset=offset)
     if item.storage_bytes:
         item.descriptor = memory.create_file(key, item.storage_bytes)
         try:
@@ -290,16 +331,28 @@ def _changed(item: SharedTensor) -> bool:
     return item.shared is not None and item.private is not None and not torch.equal(item.shared, item.private)
 
 
-def _truths(case: Case) -> list[Truth]:
+def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
+    """`with_perturbed` counts the first time only."""
     if case.truths is None:
         expected = _expected(case, case.arguments())
         in_dtype = case.reference.in_dtype(case.arguments())
         check_shapes(case.reference.definition, in_dtype, case.outputs)
+        perturbed = _expected(case, _perturbed_arguments(case)) if with_perturbed else [None] * len(expected)
         case.truths = [
-            Truth(values, _as_kind(narrow, output, output.element.torch))
-            for values, narrow, output in zip(expected, in_dtype, case.outputs, strict=True)
+            Truth(values, _as_kind(narrow, output, output.element.torch), moved)
+            for values, narrow, moved, output in zip(expected, in_dtype, perturbed, case.outputs, strict=True)
         ]
     return case.truths
+
+
+def _perturbed_arguments(case: Case) -> list[Any]:
+    """Arguments of which each float element is off by one rounding to float32, up or down."""
+    return [
+        inputs.perturbed(value, _PERTURBATION, case.seed, position)
+        if isinstance(item, SharedTensor) and item.element.is_float
+        else value
+        for position, (item, value) in enumerate(zip(case.inputs, case.arguments(), strict=True))
+    ]
 
 
 def _expected(case: Case, arguments: list[Any]) -> list[torch.Tensor]:

@@ -34,11 +34,11 @@ _libc.mmap.argtypes = (
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
-def storage_elements(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements of the smallest storage that holds every element the strides reach."""
+def storage_elements(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> int:
+    """Elements of the smallest storage that holds every element the strides reach from the offset on."""
     if 0 in shape:
         return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
@@ -86,10 +86,14 @@ def map_storage(descriptor: int, storage_bytes: int) -> torch.Tensor:
 
 
 def view_storage(
-    storage: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]
+    storage: torch.Tensor,
+    dtype: torch.dtype,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int = 0,
 ) -> torch.Tensor:
-    """A tensor over a storage from `map_storage` (or any uint8 tensor of the right size)."""
-    return storage.view(dtype).as_strided(tuple(shape), tuple(strides))
+    """A tensor over a storage, from element `offset` on, from `map_storage` (or any uint8 tensor of the right size)."""
+    return storage.view(dtype).as_strided(tuple(shape), tuple(strides), offset)
 
 
 def empty_view(dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:

@@ -129,6 +129,7 @@ FINDING = record(
     {"kind": one_of(FINDING_KINDS), "place": PLACE, "message": text},
     {"kernel": optional(text), "called_from": list_of(PLACE), "program": optional(GRID), "occurrences": U64},
 )
+AUTOTUNED = record({"kernel": text, "configurations": list_of(text)})
 UNSUPPORTED = record({"code": text, "message": text}, {"place": optional(PLACE)})
 RETURNED = record(
     {"type_name": text},
@@ -152,7 +153,7 @@ RAN = record(
         "findings": list_of(FINDING),
         "run_ms": milliseconds,
     },
-    {"unsupported": optional(UNSUPPORTED)},
+    {"unsupported": optional(UNSUPPORTED), "autotuned": list_of(AUTOTUNED)},
 )
 RAISED = record(
     {"exception": text, "message": text, "code": text},
@@ -167,7 +168,8 @@ RAISED = record(
     },
 )
 PROGRESS = record({"programs_done": U64, "programs": U64})
-EXPECTED_DONE = {"open": OPENED, "run": RAN}
+RECOPIED = record({"copied": list_of(boolean)})
+EXPECTED_DONE = {"open": OPENED, "run": RAN, "recopy": RECOPIED}
 
 
 def candidate_answer(op: str, message: dict[str, Any]) -> dict[str, Any]:

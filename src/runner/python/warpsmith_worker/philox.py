@@ -2,7 +2,8 @@
 
 A counter-based generator: block `b` of four 32-bit words depends on the key and on `b` alone, so values can
 be made in any order and in any language. The key is the seed (low word, high word). The counter is
-(block low, block high, stream, 0); a stream is the position of a tensor among its case's inputs.
+(block low, block high, stream, substream); a stream is the position of a tensor among its case's inputs, and a
+substream one purpose within it.
 """
 
 import numpy as np
@@ -42,13 +43,13 @@ def words(counter: Words, key: tuple[int, int]) -> Words:
     return c0, c1, c2, c3
 
 
-def blocks(seed: int, stream: int, first: int, count: int) -> Words:
+def blocks(seed: int, stream: int, first: int, count: int, substream: int = 0) -> Words:
     """Words of the blocks `first`, `first + 1`, … of one stream."""
     index = np.arange(first, first + count, dtype=np.uint64)
     counter = (
         index & _LOW,
         index >> _32,
         np.full(count, stream, np.uint64),
-        np.zeros(count, np.uint64),
+        np.full(count, substream, np.uint64),
     )
     return words(counter, (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF))

@@ -5,17 +5,28 @@ import torch
 from .dtypes import BY_TORCH, ElementType
 
 
-def fill_storage(tensor: torch.Tensor) -> bool:
+def _other_pattern(element: ElementType) -> int:
+    if element.max_finite is None:
+        return 0 if element.poison is None else ~element.poison
+    return int(torch.tensor(element.max_finite / 4, dtype=element.torch).view(element.bits).item())
+
+
+# Made before any user code can watch.
+_OTHER = {element.name: _other_pattern(element) for element in BY_TORCH.values()}
+
+
+def fill_storage(tensor: torch.Tensor, *, other: bool = False) -> bool:
     """Poison the whole storage of a tensor, padding between its elements included.
 
-    False when the dtype has no poison pattern, or the tensor no memory.
+    The `other` pattern is a large ordinary value: what depends on memory that nobody wrote then comes out
+    differently. False when the dtype has no poison pattern, or the tensor no memory.
     """
     element = BY_TORCH.get(tensor.dtype)
     if element is None or element.poison is None or tensor.numel() == 0:
         return False
     # A tensor of its own over the storage: no autograd, no version counter, no views to mind.
     whole = torch.empty(0, dtype=element.bits).set_(tensor.untyped_storage())
-    whole.fill_(element.poison)
+    whole.fill_(_OTHER[element.name] if other else element.poison)
     return True
 
 

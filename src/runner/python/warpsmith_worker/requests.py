@@ -11,6 +11,9 @@ from .cases import Case
 from .channel import Message
 from .runners import Job, Limits, Outcome, Runner, failed
 
+# Wall clock of a judge's step for which the server named none.
+_JUDGE_WALL_S = 120.0
+
 if TYPE_CHECKING:
     from .supervisor import Supervisor
 
@@ -32,7 +35,10 @@ class Requests:
             "open": self._open,
             "prepare": self._prepare,
             "run": self._run,
+            "recopy": self._recopy,
             "compare": self._compare,
+            "redraw": self._redraw,
+            "repeat": self._repeat,
             "release": self._release,
             "close": self._close,
         }
@@ -70,16 +76,29 @@ class Requests:
         self._judge_runner().submit(Job("prepare", message, prepared, wall_s=wall_s))
 
     def _compare(self, request: Request) -> None:
-        message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
-        wall_s = float(request["wall_s"])
+        message = _fields(request, "case", "tolerances", "written_only", "null_candidates", "exact_if_agree")
 
-        def compare(case: Case) -> None:
-            if case.busy:
-                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
-                return
-            self._ask_judge(request, message, case, wall_s)
+        self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
 
-        self._with_case(request, compare)
+    def _redraw(self, request: Request) -> None:
+        message = _fields(request, "case", "seed")
+
+        def redraw(case: Case) -> None:
+            # The judge arms it as well.
+            case.runs = 0
+            self._ask_judge_when_idle(request, message, case)
+
+        self._with_case(request, redraw)
+
+    def _repeat(self, request: Request) -> None:
+        message = _fields(request, "case")
+        self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
+
+    def _ask_judge_when_idle(self, request: Request, message: Request, case: Case) -> None:
+        if case.busy:
+            self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
+        else:
+            self._ask_judge(request, message, case, float(request.get("wall_s", _JUDGE_WALL_S)))
 
     def _release(self, request: Request) -> None:
         case = self.cases.remove(request["case"])
@@ -144,7 +163,7 @@ class Requests:
                 request, failed("unknown-runner", f"runner {request['runner']} is not open")
             )
             return
-        message = _fields(request, "arguments", "interpreter")
+        message = _fields(request, "arguments", "interpreter", "hold")
 
         def run(case: Case) -> None:
             if case.busy:
@@ -180,10 +199,39 @@ class Requests:
         if case.state != "ready":
             ran(case.why_not_ready, [])
             return
-        message = {**_fields(request, "arguments", "interpreter"), "inputs": inputs, "outputs": case.outputs}
+        message = {
+            **_fields(request, "case", "arguments", "interpreter", "hold"),
+            "inputs": inputs,
+            "outputs": case.outputs,
+        }
         descriptors = case.descriptors_of(inputs + case.outputs)
         job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
         runner.submit(job)
+
+    def _recopy(self, request: Request) -> None:
+        runner = self.supervisor.runners.get(request["runner"])
+        if runner is None:
+            self.supervisor.reply(
+                request, failed("unknown-runner", f"runner {request['runner']} is not open")
+            )
+            return
+
+        def recopy(case: Case) -> None:
+            if case.busy:
+                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
+                return
+            case.busy = True
+
+            def recopied(outcome: Outcome, _descriptors: list[int]) -> None:
+                case.busy = False
+                self.supervisor.reply(request, outcome)
+
+            message = {"outputs": case.outputs}
+            descriptors = case.descriptors_of(case.outputs)
+            wall_s = float(request["wall_s"])
+            runner.submit(Job("recopy", message, recopied, descriptors, wall_s=wall_s, case=case.name))
+
+        self._with_case(request, recopy)
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
         """Do it once the case is prepared; a case that could not be prepared says why."""

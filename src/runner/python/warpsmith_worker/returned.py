@@ -59,10 +59,12 @@ def hand_over(
     inputs: dict[str, Any],
     session: Any,
     is_in_host_memory: Callable[[torch.Tensor], bool],
+    *,
+    copies: bool = False,
 ) -> Message:
     """Copy one returned value and describe it: `ReturnedValue` of the protocol.
 
-    `session` is None when values do not matter: nothing is copied then.
+    `session` is None when values do not matter: nothing is copied then, unless `copies` says so.
     """
     if type(value) is not torch.Tensor:
         return {"type_name": type(value).__qualname__, "dtype": None}
@@ -77,6 +79,8 @@ def hand_over(
         "strides": list(value.stride()),
         "aliases_input": _aliased(value, inputs),
     }
+    if copies:
+        described["copied"] = output is not None and _copy(value, output)
     if session is None:
         return described
     described["written_by_single_launch"] = _written_by_single_launch(session, value)

@@ -164,11 +164,22 @@ class _Launch:
 
     def _selection(self, record: LaunchRecord) -> tuple[int, Iterator[Program]]:
         limit = self.session.max_programs
-        if limit is None or record.programs <= limit:
-            return record.programs, _all_programs(record.grid)
         seed = f"{self.session.sampling_seed}/{len(self.session.launches)}"
+        if limit is None or record.programs <= limit:
+            return record.programs, self._ordered(record.grid, seed)
         chosen = sampled_programs(record.grid, limit, random.Random(seed))
         return len(chosen), iter(chosen)
+
+    def _ordered(self, grid: Program, seed: str) -> Iterator[Program]:
+        """All programs in the order that the session asks for; any order is right for a right kernel."""
+        if self.session.program_order == "forward":
+            return _all_programs(grid)
+        programs = list(_all_programs(grid))
+        if self.session.program_order == "reverse":
+            programs.reverse()
+        else:
+            random.Random(seed).shuffle(programs)
+        return iter(programs)
 
     # What the checks report
 

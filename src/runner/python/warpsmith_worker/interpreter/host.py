@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import tuning
+from .session import Session
 
 PLACEHOLDER_MS = 1.0
 """Every benchmark answers this. Not zero, since host code divides by it."""
@@ -34,6 +35,20 @@ def install() -> None:
         if hasattr(triton.testing, name):
             setattr(triton.testing, name, do_bench)
     tuning.install(autotuner.Autotuner, PLACEHOLDER_MS)
+    stock_run = autotuner.Autotuner.run
+
+    def run(self: Any, *arguments: Any, **named: Any) -> Any:
+        session = Session.current()
+        config = None if session is None else _only_configuration(self, session, arguments, named)
+        if config is None:
+            return stock_run(self, *arguments, **named)
+        self.best_config = config
+        chosen = config.all_kwargs()
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **named, **chosen})
+        return self.fn.run(*arguments, **named, **chosen)
+
+    autotuner.Autotuner.run = run
 
 
 def do_bench(
@@ -51,10 +66,28 @@ def do_bench(
     return [PLACEHOLDER_MS] if return_mode == "all" else PLACEHOLDER_MS
 
 
-def _no_benchmark(
-    _kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **_options: Any
-) -> list[float]:
-    return [PLACEHOLDER_MS] * max(1, len(quantiles))
+def _only_configuration(tuner: Any, session: Session, arguments: tuple[Any, ...], named: Any) -> Any:
+    """Notes the configurations of a kernel, and gives the one that alone is to run, if one is.
+
+    It runs as it does in every call after the tuning: with its own hook, without the tuner's.
+    """
+    tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
+    several = len(tuner.configs) > 1
+    configs = tuning.in_order(tuner, named) if several else list(tuner.configs)
+    kernel = getattr(tuner.base_fn, "__name__", "kernel")
+    session.autotuned.setdefault(kernel, [_described(config) for config in configs])
+    if not isinstance(session.autotune, dict):
+        return None
+    index = session.autotune["only"]
+    return configs[index] if index < len(configs) else None
+
+
+def _described(config: Any) -> str:
+    """What of a configuration matters to an interpreter: its constants."""
+    words = [f"{name}={value}" for name, value in config.kwargs.items()]
+    if config.pre_hook is not None:
+        words.append(f"pre_hook={getattr(config.pre_hook, '__name__', 'yes')}")
+    return " ".join(words)
 
 
 class _Utilities:

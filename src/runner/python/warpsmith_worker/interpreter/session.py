@@ -55,12 +55,22 @@ class Session:
         compare_values: bool,
         sampling_seed: int,
         on_progress: Callable[[int, int], None],
+        program_order: str = "forward",
+        autotune: Any = "drawn",
     ) -> None:
-        """``on_progress(done, total)`` counts programs of the running launch."""
+        """``on_progress(done, total)`` counts programs of the running launch.
+
+        ``program_order`` is ``forward``, ``reverse`` or ``random``. ``autotune`` says which configuration of
+        autotuned kernels runs: ``first``; ``trial``, where an untuned kernel runs all of them once before, as
+        on a GPU; or ``{"only": index}``.
+        """
         self.max_programs = max_programs
         self.compare_values = compare_values
         self.sampling_seed = sampling_seed
         self.on_progress = on_progress
+        self.program_order = program_order
+        self.autotune = autotune
+        self.autotuned: dict[str, list[str]] = {}
         self.launches: list[LaunchRecord] = []
         self._findings: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._unsupported: dict[str, Any] | None = None
@@ -86,6 +96,10 @@ class Session:
             "launches": [launch.as_dict() for launch in self.launches],
             "findings": list(self._findings.values()),
             "unsupported": self._unsupported,
+            "autotuned": [
+                {"kernel": kernel, "configurations": configurations}
+                for kernel, configurations in self.autotuned.items()
+            ],
         }
 
     def add_finding(

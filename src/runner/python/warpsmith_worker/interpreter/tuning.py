@@ -16,6 +16,7 @@ from .errors import TritonCompileError
 from .session import Session
 
 _ROUND = "_warpsmith_round"
+_IN_ORDER = "_warpsmith_prune"
 
 
 class _Round:
@@ -28,6 +29,7 @@ class _Round:
 def install(autotuner: Any, placeholder_ms: float) -> None:
     """Replaces how an `Autotuner` prunes and measures. Once a process."""
     prune = autotuner.prune_configs
+    setattr(autotuner, _IN_ORDER, prune)
 
     def prune_configs(self: Any, kwargs: dict[str, Any]) -> list[Any]:
         configs = list(prune(self, kwargs))
@@ -47,9 +49,17 @@ def install(autotuner: Any, placeholder_ms: float) -> None:
     autotuner.do_bench = property(measure_of)
 
 
+def in_order(tuner: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """The configurations that pruning leaves, in the user's order."""
+    return list(getattr(tuner, _IN_ORDER)(kwargs))
+
+
 def _try(tuning: _Round, kernel_call: Callable[[], Any]) -> bool:
     """Runs the configuration unless one is chosen already; false when it refuses these arguments."""
     session = Session.current()
+    if session is not None and session.autotune == "trial":
+        kernel_call()
+        return True
     if tuning.chosen or session is None or session.max_programs is not None:
         # A sample of programs must be the only launch, or its values cannot be compared.
         return True
@@ -67,6 +77,8 @@ def _try(tuning: _Round, kernel_call: Callable[[], Any]) -> bool:
 
 def _first_choice(tuner: Any, configs: Sequence[Any]) -> int:
     session = Session.current()
+    if session is not None and session.autotune != "drawn":
+        return 0
     accepted = getattr(tuner, "best_config", None)
     if session is None or session.max_programs is not None:
         return next((at for at, config in enumerate(configs) if config is accepted), 0)

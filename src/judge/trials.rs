@@ -1,0 +1,271 @@
+//! The stage of determinism: a case that passed is called again and again, each time a little differently.
+//!
+//! The judge compares bits on its own copies; that a call differs from another is never a process's claim.
+
+use super::assess::{self, Circumstances, Ended};
+use super::inputs::Prepared;
+use super::philox::Draws;
+use super::run::{CASE_WALL_S, Candidate, CheckRun, Manner, judge_ended, read};
+use super::{Case, Verdict, stages};
+use crate::runner::Worker;
+use crate::runner::protocol::{Autotune, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};
+
+/// Configurations of one kernel that are run; more would take longer than anyone waits.
+const MOST_CONFIGURATIONS: usize = 48;
+
+/// One more call of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// The same again: first call against second.
+    Again,
+    /// Programs in reverse order, fresh memory with another pattern.
+    Reordered,
+    /// Other values at the same addresses, programs in random order.
+    OtherValues,
+    /// No call: what the first one returned is read once more.
+    Held,
+    /// The first values again.
+    Back,
+    /// In a fresh process, where an autotuned kernel runs all its configurations before the first call.
+    Fresh,
+    /// One configuration of an autotuned kernel alone.
+    Configuration { kernel: String, index: u32, text: String },
+    /// Nothing: these trials were left out, and why.
+    LeftOut { what: String, why: &'static str },
+}
+
+/// How one went.
+#[derive(Debug)]
+pub(super) struct TrialOutcome {
+    pub(super) trial: Trial,
+    pub(super) ended: Ended,
+    /// Bits against those of the first call.
+    pub(super) repeated: Option<Repeated>,
+}
+
+impl Trial {
+    /// How the call differed, to stand before what went wrong.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Again => "called again with the same inputs".to_owned(),
+            Self::Reordered => {
+                "with its programs in reverse order and other values in unset memory".to_owned()
+            }
+            Self::OtherValues => "called again with other values in the same tensors".to_owned(),
+            Self::Held => "read once more after a later call".to_owned(),
+            Self::Back => "called with the first values again, after others".to_owned(),
+            Self::Fresh => "in a fresh process (autotuned kernels try every configuration first)".to_owned(),
+            Self::Configuration { kernel, text, .. } if text.is_empty() => {
+                format!("autotune configuration without constants of `{kernel}` alone")
+            }
+            Self::Configuration { kernel, text, .. } => {
+                format!("autotune configuration {text} of `{kernel}` alone")
+            }
+            Self::LeftOut { what, .. } => what.clone(),
+        }
+    }
+
+    fn manner(&self, first_run_ms: f64) -> Manner {
+        let plain = Manner::default();
+        match self {
+            Self::Reordered => Manner {
+                program_order: ProgramOrder::Reverse,
+                other_poison: true,
+                // Programs that wait for one another never end in reverse; that is no reason to wait long.
+                wall_s: (2.0 + first_run_ms / 50.0).min(CASE_WALL_S),
+                ..plain
+            },
+            Self::OtherValues => Manner { program_order: ProgramOrder::Random, ..plain },
+            Self::Fresh => Manner { autotune: Autotune::Trial, ..plain },
+            Self::Configuration { index, .. } => Manner { autotune: Autotune::Only(*index), ..plain },
+            Self::Again | Self::Held | Self::Back | Self::LeftOut { .. } => plain,
+        }
+    }
+
+    /// Whether right results may have other bits than the first call's.
+    pub(super) fn may_differ(&self) -> bool {
+        matches!(self, Self::OtherValues | Self::Configuration { .. })
+    }
+}
+
+impl<W: Worker> CheckRun<'_, W> {
+    /// The first call with its comparison, then the trials until one goes wrong.
+    pub(super) async fn run_with_trials(
+        &self,
+        candidate: &Candidate,
+        case: &Case,
+        prepared: &Prepared,
+        outcomes: &mut Vec<TrialOutcome>,
+    ) -> Ended {
+        let manner = Manner { hold: true, ..Manner::default() };
+        let ended = match self.run_case(candidate, case, prepared, manner).await {
+            Ended::Ran { ran, .. } => self.compare(case, prepared, ran).await,
+            ended => return ended,
+        };
+        let Ended::Ran { ran, compared: Some(_) } = &ended else { return ended };
+        if !self.passes(case, prepared, &ended) {
+            return ended;
+        }
+        if let Err(ended) = self.repeat(prepared).await {
+            return ended;
+        }
+        let mut trials = self.trials(case, ran).into_iter();
+        let mut some_configuration_fails = false;
+        for trial in trials.by_ref() {
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            if trial == Trial::Fresh && some_configuration_fails {
+                continue;
+            }
+            let (ended, repeated) = self.attempt(candidate, case, prepared, &trial, ran.run_ms).await;
+            let passes = self.passes(case, prepared, &ended);
+            let is_configuration = matches!(trial, Trial::Configuration { .. });
+            some_configuration_fails |= is_configuration && !passes;
+            let goes_on = (passes || is_configuration) && !matches!(ended, Ended::Died(_));
+            outcomes.push(TrialOutcome { trial, ended, repeated });
+            if !goes_on {
+                break;
+            }
+        }
+        let configurations = trials.filter(|trial| matches!(trial, Trial::Configuration { .. })).count();
+        if configurations > 0 {
+            let what = format!("{configurations} autotune configurations");
+            outcomes.push(left_out(what, "an earlier call went wrong"));
+        }
+        ended
+    }
+
+    /// What is tried after the first call; processes and configurations only on the smallest shape.
+    fn trials(&self, case: &Case, ran: &Ran) -> Vec<Trial> {
+        let is_smallest =
+            self.variant(case).is_some_and(|variant| stages::smallest_axes(&variant.definition) == case.axes);
+        let mut trials = vec![Trial::Again, Trial::OtherValues, Trial::Held, Trial::Back];
+        if is_smallest {
+            trials.extend(configurations(ran));
+            // A broken configuration is told by name before it spoils this.
+            trials.push(Trial::Fresh);
+        }
+        // Last, because it may not end.
+        trials.push(Trial::Reordered);
+        trials
+    }
+
+    async fn attempt(
+        &self,
+        candidate: &Candidate,
+        case: &Case,
+        prepared: &Prepared,
+        trial: &Trial,
+        first_run_ms: f64,
+    ) -> (Ended, Option<Repeated>) {
+        let seed = prepared.request.seed;
+        let redrawn = match trial {
+            Trial::OtherValues => self.redraw(prepared, Draws::new(seed, "other values").next_u64()).await,
+            Trial::Back => self.redraw(prepared, seed).await,
+            Trial::LeftOut { .. } => return (Ended::Read, None),
+            _ => Ok(()),
+        };
+        if let Err(ended) = redrawn {
+            return (ended, None);
+        }
+        let manner = trial.manner(first_run_ms);
+        let ended = match trial {
+            Trial::Held => return self.read_held(candidate, prepared).await,
+            Trial::Fresh => match self.open().await {
+                Ok(fresh) => {
+                    let ended = self.run_case(&fresh, case, prepared, manner).await;
+                    self.close(&fresh).await;
+                    ended
+                }
+                Err(stop) => judge_ended(stop.reason()),
+            },
+            _ => self.run_case(candidate, case, prepared, manner).await,
+        };
+        let Ended::Ran { ran, .. } = ended else { return (ended, None) };
+        match self.repeat(prepared).await {
+            Ok(repeated) => (self.compare(case, prepared, ran).await, Some(repeated)),
+            Err(ended) => (ended, None),
+        }
+    }
+
+    /// What the first call returned, after a later one.
+    async fn read_held(&self, candidate: &Candidate, prepared: &Prepared) -> (Ended, Option<Repeated>) {
+        let request = Request::Recopy(Recopy {
+            runner: candidate.runner.clone(),
+            case: prepared.request.case.clone(),
+            wall_s: CASE_WALL_S,
+        });
+        let ended = match self.cancellable(&candidate.runner, self.worker.request(request)).await {
+            Ok(Outcome::Done(_)) => match self.repeat(prepared).await {
+                Ok(repeated) => return (Ended::Read, Some(repeated)),
+                Err(ended) => ended,
+            },
+            Ok(Outcome::Raised(raised)) => Ended::Raised(raised),
+            Ok(Outcome::Died(died)) => Ended::Died(died),
+            Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
+            Err(error) => judge_ended(error.to_string()),
+        };
+        (ended, None)
+    }
+
+    async fn redraw(&self, prepared: &Prepared, seed: u64) -> Result<(), Ended> {
+        let request = Request::Redraw { case: prepared.request.case.clone(), seed };
+        match self.worker.request(request).await {
+            Ok(Outcome::Done(_)) => Ok(()),
+            Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),
+            Ok(other) => Err(judge_ended(format!("{other:?}"))),
+            Err(error) => Err(judge_ended(error.to_string())),
+        }
+    }
+
+    /// Bits against those of the first time.
+    async fn repeat(&self, prepared: &Prepared) -> Result<Repeated, Ended> {
+        let request = Request::Repeat { case: prepared.request.case.clone() };
+        match self.worker.request(request).await {
+            Ok(Outcome::Done(value)) => read::<Repeated>(value).map_err(judge_ended),
+            Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),
+            Ok(other) => Err(judge_ended(format!("{other:?}"))),
+            Err(error) => Err(judge_ended(error.to_string())),
+        }
+    }
+
+    fn passes(&self, case: &Case, prepared: &Prepared, ended: &Ended) -> bool {
+        let circumstances = Circumstances {
+            case,
+            outputs: &prepared.request.outputs,
+            seed: self.seed,
+            elapsed_ms: 0.0,
+            wall_s: CASE_WALL_S,
+            trials: &[],
+            must_be_deterministic: false,
+        };
+        matches!(ended, Ended::Read)
+            || assess::assess(circumstances, ended.clone()).verdict == Verdict::Passed
+    }
+}
+
+fn left_out(what: String, why: &'static str) -> TrialOutcome {
+    TrialOutcome { trial: Trial::LeftOut { what, why }, ended: Ended::Read, repeated: None }
+}
+
+/// Each configuration of each autotuned kernel alone.
+fn configurations(ran: &Ran) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for tuned in &ran.autotuned {
+        let mut seen: Vec<&str> = Vec::new();
+        for (index, text) in (0_u32..).zip(&tuned.configurations).take(MOST_CONFIGURATIONS) {
+            // Warps and stages mean nothing to an interpreter.
+            if seen.contains(&text.as_str()) || tuned.configurations.len() == 1 {
+                continue;
+            }
+            seen.push(text);
+            trials.push(Trial::Configuration { kernel: tuned.kernel.clone(), index, text: text.clone() });
+        }
+        if let Some(more) = tuned.configurations.len().checked_sub(MOST_CONFIGURATIONS).filter(|n| *n > 0) {
+            let what = format!("{more} autotune configurations of `{}`", tuned.kernel);
+            trials.push(Trial::LeftOut { what, why: "too many to run each alone" });
+        }
+    }
+    trials
+}

@@ -1,0 +1,29 @@
+"""One output buffer for each shape, handed out again by every call."""
+
+# STAGE: determinism output-reused
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+_buffers = {}
+
+
+@triton.jit
+def softmax_kernel(x, y, x_stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < columns
+    values = tl.load(x + row * x_stride + offsets, mask=inside, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    tl.store(y + row * columns + offsets, weights / tl.sum(weights, axis=0), mask=inside)
+
+
+def kernel_fn(x):
+    x = x.contiguous()
+    rows, columns = x.shape
+    # RIGHT: y = torch.empty_like(x)
+    y = _buffers.setdefault((x.shape, x.dtype), torch.empty_like(x))
+    softmax_kernel[(rows,)](x, y, x.stride(0), columns, BLOCK=triton.next_power_of_2(max(columns, 1)))
+    return y
