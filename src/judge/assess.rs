@@ -146,7 +146,9 @@ pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
         Coverage::Offsets if only(&[Code::OutOfMemory]) => {
             Some("the entry copies tensors that are larger than the memory it may use here")
         }
-        Coverage::Offsets if only(&[Code::Timeout]) => Some("too much work for the interpreter"),
+        Coverage::Sampled | Coverage::Offsets if only(&[Code::Timeout]) => {
+            Some("too much work for the interpreter: a single program goes through much of the tensors")
+        }
         _ => None,
     }
 }

@@ -312,7 +312,8 @@ fn what_only_a_large_shape_cannot_show_was_not_run() {
     // What was found in the programs that did run counts, and so does whatever ends another way.
     let race = json!({"kind": "race", "place": {"file": "/k.py", "line": 3}, "message": "m"});
     assert!(!told(Coverage::Sampled, not_compared(json!({"findings": [race]}))));
-    assert!(!told(Coverage::Sampled, died("timeout")));
+    assert!(told(Coverage::Sampled, died("timeout")));
+    assert!(!told(Coverage::Sampled, died("memory")));
     assert!(!told(Coverage::Offsets, died("killed")));
     assert!(!told(Coverage::Offsets, died("signal")));
     for ended in [not_compared(json!({})), died("memory"), died("timeout")] {

@@ -377,7 +377,7 @@ impl<W: Worker> CheckRun<'_, W> {
             if let Ended::Died(died) = &ended {
                 candidate = None;
                 crashes += 1;
-                stop = stop_after(died.reason, crashes);
+                stop = stop_after(died.reason, case.coverage, crashes);
             }
             if to_compare.send(ToCompare { index, case, prepared, ended, trials, started }).await.is_err() {
                 break;
@@ -645,9 +645,15 @@ fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
 }
 
 /// Whether the way a candidate ended means that the rest of the check is left out.
-fn stop_after(reason: crate::runner::protocol::DeathReason, crashes: u32) -> Option<Stop> {
+fn stop_after(
+    reason: crate::runner::protocol::DeathReason,
+    coverage: Coverage,
+    crashes: u32,
+) -> Option<Stop> {
     use crate::runner::protocol::DeathReason;
     let why = match reason {
+        // On a large shape it is too much work rather than an endless loop: the small ones have ended.
+        DeathReason::Timeout if coverage != Coverage::Full => return None,
         DeathReason::Timeout => "an earlier case did not end",
         DeathReason::Memory => "an earlier case ran out of memory",
         DeathReason::Killed => "the check was cancelled",

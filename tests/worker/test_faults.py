@@ -290,6 +290,18 @@ class CudaShim(WorkerTest):
         """
         self.ran(textwrap.dedent(source), self.case([2]))
 
+    def test_torch_can_be_imported_to_its_ends(self) -> None:
+        source = """
+            import torch, torch._dynamo, torch.distributed, torch.nn.functional
+            from torch.distributed.tensor import DTensor
+            @torch.compiler.disable
+            def doubled(x):
+                return x * 2
+            def kernel_fn(x):
+                return doubled(x)
+        """
+        self.ran(textwrap.dedent(source), self.case([2]))
+
     def test_a_kernel_cannot_reach_a_cpu_tensor(self) -> None:
         source = """
             import torch, triton, triton.language as tl

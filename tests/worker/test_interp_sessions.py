@@ -74,6 +74,12 @@ class Sampling(unittest.TestCase):
             self.memory.split_sum[(4,)](x, y, 256, B=64)
             self.assertFalse(running.written_by_single_launch(y))
 
+    def test_programs_that_hand_each_other_work_explain_no_output(self) -> None:
+        y = torch.zeros(1)
+        with session(max_programs=1) as running:
+            self.memory.with_a_lock[(8,)](torch.ones(8), y, torch.zeros(1, dtype=torch.int32))
+            self.assertFalse(running.written_by_single_launch(y))
+
     def test_d10_no_rows_is_no_work(self) -> None:
         x = torch.zeros(0, 128)
         with session() as running:

@@ -160,9 +160,10 @@ def _is_size(args: tuple[Any, ...]) -> bool:
 def _replace_tensor_methods(shim: Shim) -> None:
     tensor = torch.Tensor
 
-    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = forward(_true_new, (cls, *args), kwargs)
-        if cls is torch.Tensor and _is_size(args):
+    # Its signature says nothing, like that of the original: TorchDynamo compares them when it is imported.
+    def new(*args: Any, **kwargs: Any) -> Any:
+        made = forward(_true_new, args, kwargs)
+        if args[0] is torch.Tensor and _is_size(args[1:]):
             shim.uninitialised(made)
         return made
 

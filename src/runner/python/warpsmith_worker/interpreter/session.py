@@ -149,7 +149,9 @@ class Session:
 
     def remember_stores(self, tensors: list[tuple[Any, Region]]) -> None:
         """Keeps what a launch stored, while it is the only launch."""
-        if len(self.launches) > 1:
+        # Programs that hand each other work leave what the programs that were not run would have changed.
+        hand_over = any(region.atomic is not None for _, region in tensors)
+        if len(self.launches) > 1 or hand_over:
             self._stored.clear()
             return
         for tensor, region in tensors:
