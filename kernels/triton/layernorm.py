@@ -100,9 +100,7 @@ def _layernorm_long_row(
         tl.store(y + column, result.to(y.dtype.element_ty), mask=inside)
 
 
-def kernel_fn(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
-) -> torch.Tensor:
+def kernel_fn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """Layer norm of x (rank 1 or more, any strides) with weight[columns] and bias[columns]; float32, float16
     or bfloat16."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -195,11 +195,7 @@ impl Definition {
         }
         match find(&self.extras.derived, name) {
             Some(expression) => expression.evaluate(&self.with_constants(axes)),
-            None => Err(AxisError::Unknown {
-                name: name.to_owned(),
-                column: 1,
-                expression: name.to_owned(),
-            }),
+            None => Err(AxisError::Unknown { name: name.to_owned(), column: 1, expression: name.to_owned() }),
         }
     }
 

@@ -36,10 +36,8 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
     let Some(object) = reader.object(at, "an object") else { return Extras::default() };
     warn_about_unknown_keys(reader, &object, &KEYS);
     let derived = read_derived(reader, &object, definition);
-    let free = Definition {
-        extras: Extras { derived: derived.clone(), ..Extras::default() },
-        ..definition.clone()
-    };
+    let free =
+        Definition { extras: Extras { derived: derived.clone(), ..Extras::default() }, ..definition.clone() };
     let sizes = read_sizes(reader, &object, &free);
     Extras {
         dtypes: read_dtypes(reader, &object),
@@ -316,7 +314,9 @@ fn read_ranges(
 ) -> std::collections::BTreeMap<String, AxisRange> {
     let mut ranges = std::collections::BTreeMap::new();
     let Some(at) = object.get("ranges") else { return ranges };
-    let Some(object) = reader.object(at, "an object, such as {\"head_dim\": [1, 256]}") else { return ranges };
+    let Some(object) = reader.object(at, "an object, such as {\"head_dim\": [1, 256]}") else {
+        return ranges;
+    };
     for (name, at) in object.iter() {
         if !definition.var_axes().contains(&name) {
             reader.error_at_key(&at.path, "is no variable axis", "name an axis of type \"var\"");

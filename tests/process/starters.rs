@@ -4,12 +4,20 @@ use std::path::Path;
 
 use crate::harness::{Sandbox, python_or_skip};
 
+const DTYPES: [(&str, &str); 3] = [("float32", "f32"), ("float16", "f16"), ("bfloat16", "bf16")];
+
+/// All dtypes in one check.
 fn check_starter(name: &str) {
+    check_starter_in(name, &DTYPES);
+}
+
+fn check_starter_in(name: &str, dtypes: &[(&str, &str)]) {
     let Some(python) = python_or_skip(name) else { return };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/triton").join(name);
-    let checked = Sandbox::new(python).check(&file, &[]);
+    let asked: Vec<&str> = dtypes.iter().map(|(_, short)| *short).collect();
+    let checked = Sandbox::new(python).check(&file, &["--dtype", &asked.join(",")]);
     assert_eq!((checked.verdict(), checked.exit), ("passed", Some(0)), "{}", checked.describe());
-    for dtype in ["float32", "float16", "bfloat16"] {
+    for &(dtype, _) in dtypes {
         for stage in ["smoke", "sweep"] {
             let cases =
                 checked.cases.iter().filter(|c| c["case"]["dtype"] == dtype && c["case"]["stage"] == stage);
@@ -45,4 +53,69 @@ fn rmsnorm_is_right() {
 #[test]
 fn matmul_is_right() {
     check_starter("matmul.py");
+}
+
+#[test]
+fn layernorm_is_right() {
+    check_starter("layernorm.py");
+}
+
+#[test]
+fn cross_entropy_is_right() {
+    check_starter("cross_entropy.py");
+}
+
+#[test]
+fn rotary_embedding_is_right() {
+    check_starter("rotary_embedding.py");
+}
+
+/// Entries that implement several Definitions take as many times longer: one test for each dtype.
+mod several_definitions {
+    use super::{DTYPES, check_starter_in};
+
+    #[test]
+    fn flash_attention_is_right_in_float32() {
+        check_starter_in("flash_attention.py", &DTYPES[0..1]);
+    }
+
+    #[test]
+    fn flash_attention_is_right_in_float16() {
+        check_starter_in("flash_attention.py", &DTYPES[1..2]);
+    }
+
+    #[test]
+    fn flash_attention_is_right_in_bfloat16() {
+        check_starter_in("flash_attention.py", &DTYPES[2..3]);
+    }
+
+    #[test]
+    fn fused_mlp_is_right_in_float32() {
+        check_starter_in("fused_mlp.py", &DTYPES[0..1]);
+    }
+
+    #[test]
+    fn fused_mlp_is_right_in_float16() {
+        check_starter_in("fused_mlp.py", &DTYPES[1..2]);
+    }
+
+    #[test]
+    fn fused_mlp_is_right_in_bfloat16() {
+        check_starter_in("fused_mlp.py", &DTYPES[2..3]);
+    }
+
+    #[test]
+    fn reduce_is_right_in_float32() {
+        check_starter_in("reduce.py", &DTYPES[0..1]);
+    }
+
+    #[test]
+    fn reduce_is_right_in_float16() {
+        check_starter_in("reduce.py", &DTYPES[1..2]);
+    }
+
+    #[test]
+    fn reduce_is_right_in_bfloat16() {
+        check_starter_in("reduce.py", &DTYPES[2..3]);
+    }
 }
