@@ -42,12 +42,13 @@ def _tile_of_program(rows, columns, TILE_M: tl.constexpr, TILE_N: tl.constexpr, 
 @triton.jit
 def _activated(gate, ACTIVATION: tl.constexpr):
     if ACTIVATION == "silu":
-        return gate / (1.0 + tl.exp(-gate))
+        result = gate / (1.0 + tl.exp(-gate))
     elif ACTIVATION == "gelu":
-        return 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
+        result = 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
     else:
         positive = tl.maximum(gate, 0.0, propagate_nan=tl.PropagateNan.ALL)
-        return positive * positive
+        result = positive * positive
+    return result
 
 
 @triton.jit

@@ -7,8 +7,8 @@ neighbouring lanes read neighbouring addresses. Few and long rows are split alon
 first; the same kernel then reduces their partial results, so the order of the sum never changes between
 runs. Sums are float32 whatever the dtype; a maximum propagates NaN like PyTorch's.
 
-Must move: elements * itemsize bytes once, and the result; what the stages exchange is at most 1/32 of that. One flop
-an element, so memory bandwidth is the only limit that matters.
+Must move: elements * itemsize bytes once, and the result; what the stages exchange is at most 1/32 of that.
+One flop an element, so memory bandwidth is the only limit that matters.
 
 Why this shape: one kernel for every dimension, any strides and both stages, without atomics. Offsets are
 64-bit, so tensors with more than 2**31 elements work.
@@ -77,7 +77,7 @@ def _reduce_tile(
 
 
 def _launch(x: torch.Tensor, y: torch.Tensor, parts: int, maximum: bool) -> None:
-    """Reduces the middle of three dimensions of x, split into parts; y is [parts, outer, kept], contiguous."""
+    """Reduces the middle of three dimensions of x in parts; y is [parts, outer, kept], contiguous."""
     outer, depth, kept = x.shape
     outer_stride, depth_stride, kept_stride = x.stride()
     if kept == 1:

@@ -136,12 +136,15 @@ mod tests {
 
     /// To `bits` explicit bits of mantissa, to nearest.
     fn rounded(value: f64, bits: i32) -> f64 {
+        if value == 0.0 {
+            return value;
+        }
         let step = 2.0_f64.powi(value.abs().log2().floor() as i32 - bits);
         (value / step).round() * step
     }
 
     /// Rows of sums of products of which one factor was rounded to `bits` explicit bits; how many elements
-    /// are off by more than the term for intermediates allows, of 20,000.
+    /// are off by more than the term for intermediates allows, of 4,000.
     fn sums_beyond_the_limit(length: u64, width: u64, bits: i32, dtype: Dtype) -> usize {
         let sources = |intermediate| ErrorSources {
             case: dtype,
@@ -152,9 +155,9 @@ mod tests {
         let factor =
             tolerance(dtype, sources(1)).row_rms_factor - tolerance(dtype, sources(0)).row_rms_factor;
         let mut draws = Draws::new(5, "intermediates");
-        let mut draw = || (draws.in_range(0, 1 << 24) as f64 / f64::from(1 << 23)) - 1.0;
+        let mut draw = || draws.next_u64() as f64 / 2.0_f64.powi(63) - 1.0;
         let mut beyond = 0;
-        for _ in 0..20_000 / width {
+        for _ in 0..4_000 / width {
             let row: Vec<(f64, f64)> = (0..width)
                 .map(|_| {
                     (0..length).fold((0.0, 0.0), |(exact, rough), _| {
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn an_intermediate_rounded_to_the_inputs_dtype_is_honest() {
         for (dtype, bits) in [(Dtype::Bfloat16, 7), (Dtype::Float16, 10), (Dtype::Float32, 23)] {
-            for length in [1, 3, 16, 300] {
+            for length in [1, 3, 100] {
                 assert_eq!(sums_beyond_the_limit(length, 20, bits, dtype), 0, "{dtype} {length}");
             }
         }
@@ -182,9 +185,9 @@ mod tests {
     #[test]
     fn an_intermediate_of_a_coarser_dtype_is_not() {
         for (dtype, bits) in [(Dtype::Bfloat16, 4), (Dtype::Float16, 7), (Dtype::Float32, 10)] {
-            for length in [1, 3, 16, 300] {
+            for length in [1, 3, 100] {
                 let beyond = sums_beyond_the_limit(length, 20, bits, dtype);
-                assert!(beyond > 1000, "{dtype} {length}: {beyond} of 20000");
+                assert!(beyond > 200, "{dtype} {length}: {beyond} of 4000");
             }
         }
     }

@@ -41,7 +41,8 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["worst"]["expected"], found["worst"]["got"])
 
     def test_each_term_of_the_sum(self) -> None:
-        expected = torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]], dtype=torch.float64)
+        # Repeated, so that rows are long enough to be measured alone.
+        expected = torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]], dtype=torch.float64).repeat(1, 6)
         reference = expected.clone()
         reference[0, 1] += 0.5
         rms = [math.sqrt(3.0), math.sqrt(10000 / 3)]
@@ -50,12 +51,12 @@ class Tolerances(unittest.TestCase):
             (Tolerance(0, 0.25, 0, 0), [[0.25, 0.5, 0.5], [25.0, 0.0, 0.0]]),
             (Tolerance(0, 0, 0.1, 0), [[0.1 * rms[0]] * 3, [0.1 * rms[1]] * 3]),
         ):
-            limits = torch.tensor(allowed, dtype=torch.float64)
+            limits = torch.tensor(allowed, dtype=torch.float64).repeat(1, 6)
             inside, outside = expected + 0.99 * limits, expected + 1.01 * limits + 1e-3
             found = measure(inside.float(), expected, tolerance, reference.float())
             self.assertEqual(found["violations"], 0, (tolerance, found))
             found = measure(outside.float(), expected, tolerance, reference.float())
-            self.assertEqual(found["violations"], 6, (tolerance, found))
+            self.assertEqual(found["violations"], 36, (tolerance, found))
 
     def test_rows_have_their_own_scale(self) -> None:
         # Long enough to be measured alone: an error that the large row hides must show in the small one.
@@ -96,8 +97,10 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["max_relative_error"], 7.0)
 
     def test_worst_is_relative_to_what_is_allowed(self) -> None:
-        expected = torch.tensor([[1000.0, 1000.0], [0.001, 0.001]])
-        got = expected + torch.tensor([[1.0, 0.0], [0.1, 0.0]])
+        expected = torch.tensor([[1000.0] * 16, [0.001] * 16])
+        got = expected.clone()
+        got[0, 0] += 1.0
+        got[1, 0] += 0.1
         found = measure(got, expected, Tolerance(0, 0, 1e-4, 0))
         self.assertEqual(found["worst"]["index"], [1, 0])
 

@@ -238,8 +238,10 @@ class _Rows:
             self.expected_rms = (squares.sum() / counts.sum().clamp(min=1)).sqrt().item()
 
     def _groups_of_rows(self) -> torch.Tensor | None:
-        """For each row the number of its group; None when rows are long enough. The last group takes what is
-        left over."""
+        """For each row the number of its group; None when rows are long enough.
+
+        The last group takes what is left over.
+        """
         row_count, length = self.expected.shape
         if length == 0 or length >= _ROW_ELEMENTS or row_count < 2:
             return None

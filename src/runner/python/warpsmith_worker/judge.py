@@ -398,8 +398,10 @@ def _null_candidates(case: Case, at: int, truth: Truth, tolerance: Tolerance) ->
 
 
 def _nulls(case: Case, inputs_of: int | Literal["coarse"]) -> list[torch.Tensor]:
-    """The float64 outputs on another draw of the inputs, by its number, or on coarse ones; empty when there
-    are none."""
+    """The float64 outputs on another draw of the inputs, by its number, or on coarse ones.
+
+    Empty when there are no such inputs.
+    """
     if inputs_of not in case.nulls:
         arguments = _coarse_arguments(case) if inputs_of == "coarse" else _other_arguments(case, inputs_of)
         case.nulls[inputs_of] = [] if arguments is None else _expected(case, arguments)
