@@ -230,9 +230,7 @@ def _parameters(entry: Callable[..., Any]) -> list[Message]:
 class _CaseMemory:
     """A case's inputs and outputs, mapped into this process."""
 
-    def __init__(
-        self, request: Message, descriptors: list[int], known: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, request: Message, descriptors: list[int], known: dict[str, Any] | None = None) -> None:
         """`known` are the inputs as they were mapped before. Raises MemoryError when there is no room."""
         self._descriptors = iter(descriptors)
         self.inputs = {item["name"]: self._input(item, known) for item in request["inputs"]}

@@ -321,9 +321,8 @@ class _Found:
         self.non_finite += int(non_finite.sum())
         if self.first_non_finite is None and bool(non_finite.any()):
             self.first_non_finite = self._sample(tile, judged, got, _first_true(non_finite))
-        if bool(wrong.any()):
-            if self.first is None:
-                self.first = self._sample(tile, judged, got, _first_true(wrong))
+        if self.first is None and bool(wrong.any()):
+            self.first = self._sample(tile, judged, got, _first_true(wrong))
         self._add_worst(tile, judged, got, written)
         usable = written & judged.error.isfinite()
         error = torch.where(usable, judged.error, 0.0)
@@ -332,9 +331,7 @@ class _Found:
         relative = torch.where(usable & (magnitude > 0), error / magnitude, 0.0)
         self.max_relative = max(self.max_relative, float(relative.max()))
 
-    def _add_worst(
-        self, tile: _Tile, judged: _Judged, got: torch.Tensor, written: torch.Tensor
-    ) -> None:
+    def _add_worst(self, tile: _Tile, judged: _Judged, got: torch.Tensor, written: torch.Tensor) -> None:
         """The element nearest to (or farthest over) what is allowed it."""
         # Where nothing is allowed, any error is infinitely too large, and none is none.
         ratio = torch.where(judged.error > 0, judged.error / judged.allowed, 0.0)
