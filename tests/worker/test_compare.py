@@ -82,6 +82,22 @@ class Tolerances(unittest.TestCase):
         found = measure(floats(3 * tiny, 0), floats(tiny, 0), Tolerance(0, 2**-23, 0, 0))
         self.assertEqual(found["violations"], 1)
 
+    def test_rows_that_repeat_one_value_are_measured_together(self) -> None:
+        expected = torch.arange(1.0, 6.0)[:, None].expand(5, 40).double()
+        reference = expected.float().clone()
+        # In one row PyTorch is off by 0.25; in the others it is right by luck.
+        reference[2] += 0.25
+        got = expected.float().clone()
+        got[4] += 0.25
+        tolerance = Tolerance(2, 0, 0, 0)
+        self.assertEqual(measure(got, expected, tolerance, reference)["violations"], 0)
+        got[4] += 0.5
+        self.assertEqual(measure(got, expected, tolerance, reference)["violations"], 40)
+        # Rows of many values stay on their own.
+        expected = expected + torch.arange(40) / 64
+        found = measure(expected.float() + 0.25, expected, tolerance, expected.float())
+        self.assertEqual(found["violations"], 200)
+
     def test_what_is_exact_in_its_dtype_must_be_exact(self) -> None:
         element = by_name("float32")
 

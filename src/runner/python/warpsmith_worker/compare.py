@@ -22,6 +22,8 @@ from .dtypes import ElementType
 
 # Elements compared at a time: 16 MiB for each float64 temporary.
 _TILE_ELEMENTS = 1 << 21
+# Different values that a row must have to be measured on its own.
+_TELLING_VALUES = 16
 
 
 @dataclass(frozen=True)
@@ -221,10 +223,34 @@ class _Rows:
                 moved = (self.perturbed[tile.slices] - expected).abs()
                 moved = torch.where(usable & moved.isfinite(), moved, 0.0)
                 self.row_condition[row] = torch.maximum(self.row_condition[row], moved.amax(1))
+        self._pool_repetitive_rows(squares, counts)
         self.row_rms = (squares / counts.clamp(min=1)).sqrt()
         if row_count:
             self.reference_error = self.row_error.max().item()
             self.expected_rms = (squares.sum() / counts.sum().clamp(min=1)).sqrt().item()
+
+    def _pool_repetitive_rows(self, squares: torch.Tensor, counts: torch.Tensor) -> None:
+        """Measure rows of few different values together, in order, so that each group has enough of them.
+
+        Where an input repeats itself (an expanded tensor, a constant one) all elements of a row have the
+        same error, and the reference's may be nothing by luck.
+        """
+        row_count, length = self.expected.shape
+        if row_count < 2 or length < _TELLING_VALUES or self.expected.numel() > _TILE_ELEMENTS:
+            return
+        ordered = self.expected.sort(dim=1).values
+        different = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(1)
+        rows = (different < _TELLING_VALUES).nonzero().flatten()
+        if rows.numel() < 2:
+            return
+        before = different[rows].cumsum(0) - different[rows]
+        group = before // _TELLING_VALUES
+        group = group.clamp(max=max(0, int(different[rows].sum()) // _TELLING_VALUES - 1))
+        for total in (squares, counts):
+            total[rows] = torch.zeros_like(total).index_add_(0, group, total[rows])[group]
+        for largest in (self.row_error, self.row_condition):
+            of_group = torch.zeros_like(largest).scatter_reduce_(0, group, largest[rows], "amax")
+            largest[rows] = of_group[group]
 
     def judge(self, tile: _Tile, got: torch.Tensor) -> _Judged:
         """Compare a tile of values (float64 or int64)."""
