@@ -35,7 +35,7 @@ pub(super) struct CheckArgs {
     /// Only these dtypes: f32 f16 bf16, or their long names; comma-separated or repeated.
     #[arg(long, value_delimiter = ',', value_name = "DTYPE")]
     dtype: Vec<Dtype>,
-    /// Only these stages: smoke, sweep; comma-separated or repeated.
+    /// Only these stages: smoke, sweep, stability, determinism, edge; comma-separated or repeated.
     #[arg(long, value_delimiter = ',', value_name = "STAGE")]
     stage: Vec<Stage>,
     /// Replay the inputs and shapes of an earlier check.

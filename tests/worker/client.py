@@ -172,6 +172,7 @@ class Worker:
             "arguments": [{"parameter": "x", "input": "x"}],
             "wall_s": 60.0,
             "interpreter": {"max_programs": None, "compare_values": True},
+            "hold": False,
         }
         return {**fields, **changes}
 

@@ -48,7 +48,7 @@ def load(name: str, folder: str = KERNELS) -> ModuleType:
 
 
 def session(
-    max_programs: int | None = None, compare_values: bool = True, sampling_seed: int = 1
+    max_programs: int | None = None, compare_values: bool = True, sampling_seed: int = 1, **options: Any
 ) -> interpreter.Session:
     """A session that runs everything unless told otherwise."""
     return interpreter.Session(
@@ -56,6 +56,7 @@ def session(
         compare_values=compare_values,
         sampling_seed=sampling_seed,
         on_progress=lambda *_: None,
+        **options,
     )
 
 

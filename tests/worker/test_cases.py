@@ -391,5 +391,103 @@ class Requests(WorkerTest):
         self.ran(source, case)
 
 
+class Repeats(WorkerTest):
+    """One case that is called several times."""
+
+    def repeated(self, case: str) -> dict[str, Any]:
+        reply = self.worker.ask("repeat", case=case)
+        self.assertIn("done", reply)
+        (found,) = reply["done"]["outputs"]
+        return found
+
+    def run_again(self, runner: str, case: str, **changes: Any) -> None:
+        self.assertIn("done", self.worker.run_case(runner, case, **changes))
+
+    def test_bits_are_compared_with_the_first_time(self) -> None:
+        source = """
+            calls = 0
+            def kernel_fn(x):
+                global calls
+                calls += 1
+                y = x * 2
+                if calls == 3:
+                    y[2, 1] += 2 ** -20
+                return y
+        """
+        runner, case = self.opened(source), self.case([4, 4])
+        found = []
+        for _ in range(3):
+            self.run_again(runner, case)
+            found.append(self.repeated(case))
+        self.assertEqual([item["differing"] for item in found], [0, 0, 1])
+        self.assertEqual((found[2]["first"], found[2]["elements"]), ([2, 1], 16))
+
+    def test_other_values_come_at_the_same_addresses(self) -> None:
+        source = """
+            seen = []
+            def kernel_fn(x):
+                seen.append((id(x), x.data_ptr(), x._version))
+                assert all(key[:2] == seen[0][:2] for key in seen)
+                assert len(set(seen)) == len(seen), "a write that PyTorch cannot see"
+                return x * 2
+        """
+        runner, case = self.opened(source), self.case([4, 4])
+        self.run_again(runner, case)
+        self.assertEqual(self.repeated(case)["differing"], 0)
+        self.assertEqual(self.compared(case)["outputs"][0]["violations"], 0)
+        for seed, differing in ((8, 16), (7, 0)):
+            self.assertEqual(self.worker.ask("redraw", case=case, seed=seed)["done"], {})
+            self.run_again(runner, case)
+            self.assertEqual(self.repeated(case)["differing"], differing)
+            self.assertEqual(self.compared(case)["outputs"][0]["violations"], 0)
+
+    def test_what_was_returned_is_read_again(self) -> None:
+        source = """
+            import torch
+            buffer = torch.empty(4, 4)
+            def kernel_fn(x):
+                torch.mul(x, 2, out=buffer)
+                return buffer if REUSES else buffer.clone()
+        """
+        for reuses, differing in ((True, 16), (False, 0)):
+            runner = self.opened(f"REUSES = {reuses}\n" + textwrap.dedent(source))
+            case = self.case([4, 4])
+            self.run_again(runner, case, hold=True)
+            self.repeated(case)
+            self.worker.ask("redraw", case=case, seed=8)
+            self.run_again(runner, case)
+            reply = self.worker.ask("recopy", runner=runner, case=case, wall_s=10.0)
+            self.assertEqual(reply["done"], {"copied": [True]})
+            self.assertEqual(self.repeated(case)["differing"], differing)
+
+    def test_fresh_memory_can_hold_another_pattern(self) -> None:
+        source = "import torch\ndef kernel_fn(x):\n    return torch.nan_to_num(torch.empty_like(x)) + x * 2"
+        runner, case = self.opened(source), self.case([4, 4])
+        self.run_again(runner, case)
+        self.assertEqual(self.repeated(case)["differing"], 0)
+        options = {"max_programs": None, "compare_values": True, "other_poison": True}
+        self.run_again(runner, case, interpreter=options)
+        self.assertEqual(self.repeated(case)["differing"], 16)
+
+    def test_a_tensor_that_begins_within_its_storage(self) -> None:
+        source = """
+            def kernel_fn(x):
+                assert x.storage_offset() == 3 and x.is_contiguous()
+                assert x.untyped_storage().nbytes() == 4 * (3 + 16)
+                return x * 2
+        """
+        case = self.case([4, 4], offset=3)
+        self.ran(source, case)
+        found = self.compared(case)
+        self.assertEqual((found["inputs_changed"], found["outputs"][0]["violations"]), ([], 0))
+
+    def test_repeating_what_is_not_there(self) -> None:
+        for op in ("repeat", "redraw"):
+            self.assertEqual(self.worker.ask(op, case="none", seed=1)["failed"]["code"], "unknown-case")
+        case = self.case([4])
+        reply = self.worker.ask("recopy", runner="none", case=case, wall_s=1.0)
+        self.assertEqual(reply["failed"]["code"], "unknown-runner")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -58,6 +58,68 @@ class Tolerances(unittest.TestCase):
             found = measure(outside.float(), expected, tolerance, reference.float())
             self.assertEqual(found["violations"], 36, (tolerance, found))
 
+    def test_the_terms_of_an_allowed_error(self) -> None:
+        expected = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
+        truth = Truth(expected, torch.tensor([[3.5, 4.0]]), expected + torch.tensor([[0.0, 0.125]]))
+        element = by_name("float32")
+        tolerance = Tolerance(2, 0.25, 0.5, 0.5, 8)
+        found = compare.measure(expected.float(), truth, element, tolerance, written_only=False)
+        terms = found["worst"]["terms"]
+        self.assertEqual((terms["reference"], terms["rounding"], terms["conditioning"]), (1.0, 0.75, 1.0))
+        self.assertAlmostEqual(terms["accumulation"], 0.5 * math.sqrt(12.5))
+        self.assertAlmostEqual(found["worst"]["allowed"], sum(terms.values()))
+
+    def test_the_worst_element_is_told_when_all_are_right(self) -> None:
+        expected = torch.ones(2, 3)
+        got = expected.clone()
+        got[1, 2] += 2.0**-22
+        found = measure(got, expected)
+        self.assertEqual((found["violations"], found["worst"]["index"]), (0, [1, 2]))
+
+    def test_next_to_zero_a_rounding_is_one_subnormal(self) -> None:
+        tiny = 2.0**-149
+        found = measure(floats(2 * tiny, 0), floats(tiny, 0), Tolerance(0, 2**-23, 0, 0))
+        self.assertEqual(found["violations"], 0)
+        found = measure(floats(3 * tiny, 0), floats(tiny, 0), Tolerance(0, 2**-23, 0, 0))
+        self.assertEqual(found["violations"], 1)
+
+    def test_rows_that_repeat_one_value_are_measured_together(self) -> None:
+        expected = torch.arange(1.0, 6.0)[:, None].expand(5, 40).double()
+        reference = expected.float().clone()
+        # In one row PyTorch is off by 0.25; in the others it is right by luck.
+        reference[2] += 0.25
+        got = expected.float().clone()
+        got[4] += 0.25
+        tolerance = Tolerance(2, 0, 0, 0)
+        self.assertEqual(measure(got, expected, tolerance, reference)["violations"], 0)
+        got[4] += 0.5
+        self.assertEqual(measure(got, expected, tolerance, reference)["violations"], 40)
+        # Rows of many values stay on their own.
+        expected = expected + torch.arange(40) / 64
+        found = measure(expected.float() + 0.25, expected, tolerance, expected.float())
+        self.assertEqual(found["violations"], 200)
+
+    def test_what_is_exact_in_its_dtype_must_be_exact(self) -> None:
+        element = by_name("float32")
+
+        def violations(expected: torch.Tensor, got: torch.Tensor) -> tuple[int, bool]:
+            truth = Truth(expected.double(), expected.float())
+            found = compare.measure(got, truth, element, USUAL, False, exact_if_agree=True)
+            return found["violations"], found["exact"]
+
+        near = floats(1, 2 + 2**-21)
+        self.assertEqual(violations(torch.tensor([1.0, 2.0]), near), (1, True))
+        self.assertEqual(violations(torch.tensor([1.0, 2.0]), floats(1, 2)), (0, True))
+        # A third is not exact, so the usual tolerance holds.
+        self.assertEqual(violations(torch.tensor([1 / 3, 2.0], dtype=torch.float64), near)[1], False)
+
+    def test_where_the_reference_fails_itself(self) -> None:
+        half = torch.tensor([[INF, NAN, 1.0]], dtype=torch.float16)
+        # 1e6 is out of range, so infinity is right; 2.0 is not.
+        found = measure(half, torch.tensor([[1e6, 2.0, 1.0]]), in_dtype=half)
+        self.assertEqual(found["undefined"], 1)
+        self.assertEqual(measure(half, half.double(), in_dtype=half)["undefined"], 0)
+
     def test_rows_have_their_own_scale(self) -> None:
         # Long enough to be measured alone: an error that the large row hides must show in the small one.
         expected = torch.tensor([[1000.0] * 16, [0.001] * 16], dtype=torch.float64)

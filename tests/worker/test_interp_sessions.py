@@ -43,6 +43,16 @@ class Sampling(unittest.TestCase):
             self.memory.everyone_stores[(2**30, 1000)](y, VALUE=1)
         self.assertEqual(running.report()["launches"][0]["programs"], 2**30 * 1000)
 
+    def test_programs_run_in_the_order_that_is_asked_for(self) -> None:
+        def stored_last(order: str, seed: int = 1) -> int:
+            y = torch.zeros(1, dtype=torch.int32)
+            with session(program_order=order, sampling_seed=seed):
+                self.memory.last_program_wins[(50,)](y)
+            return int(y.item())
+
+        self.assertEqual((stored_last("forward"), stored_last("reverse")), (49, 0))
+        self.assertGreater(len({stored_last("random", seed) for seed in range(8)}), 2)
+
     def test_outputs_that_one_launch_does_not_explain(self) -> None:
         x = torch.randn(256)
 
@@ -209,6 +219,33 @@ class HostCode(unittest.TestCase):
             self.tuning.double[(4,)](x, 100)
         self.assertEqual(running.report()["findings"], [])
         self.assertTrue(torch.equal(x, torch.full((100,), 2.0)))
+
+    def test_every_configuration_runs_before_the_first_when_it_is_tried(self) -> None:
+        tuner, before = self.tuning.double, dict(self.tuning.double.cache)
+        try:
+            tuner.cache.clear()
+            tuner.restore_value, post_hook = [], tuner.post_hook
+            tuner.post_hook = lambda *_args, **_named: None
+            x = torch.ones(100)
+            with session(autotune="trial") as running:
+                tuner[(4,)](x, 100)
+            self.assertEqual(len(running.report()["launches"]), 3)
+            self.assertTrue(torch.equal(x, torch.full((100,), 8.0)))
+        finally:
+            tuner.cache, tuner.restore_value, tuner.post_hook = before, ["x"], post_hook
+
+    def test_one_configuration_alone(self) -> None:
+        x = torch.ones(200)
+        for only, programs in ((0, 4), (1, 2), (7, 4)):
+            y = torch.zeros(1)
+            with session(autotune={"only": only}) as running:
+                self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](x, y, 200)
+            report = running.report()
+            self.assertEqual([launch["programs"] for launch in report["launches"]], [programs])
+            self.assertEqual(
+                report["autotuned"], [{"kernel": "accumulate", "configurations": ["B=64", "B=128"]}]
+            )
+            self.assertEqual(y.item(), 200)
 
     def test_wrapped_kernels(self) -> None:
         x = torch.zeros(10, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Partial products are added atomically, in whatever order the programs come: close, but not the same bits."""
+"""Partial products are added atomically in whatever order programs come: close, but not the same bits."""
 
 import torch
 import triton

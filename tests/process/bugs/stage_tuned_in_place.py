@@ -1,7 +1,6 @@
 """D06: the first call runs every configuration on the same tensor, in place."""
 
 # STAGE: determinism mismatch
-import torch
 import triton
 import triton.language as tl
 

@@ -27,6 +27,8 @@ from .dtypes import ElementType
 _TILE_ELEMENTS = 1 << 21
 # What a row must have to be measured on its own.
 _ROW_ELEMENTS = 16
+# Different values that a row must have to be measured on its own.
+_TELLING_VALUES = 16
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ class _Rows:
             counts = torch.zeros_like(counts).index_add_(0, group, counts)[group]
             largest = torch.zeros_like(counts).scatter_reduce_(0, group, self.row_error, "amax")
             self.row_error = largest[group]
+        self._pool_repetitive_rows(squares, counts)
         self.row_rms = (squares / counts.clamp(min=1)).sqrt()
         if row_count:
             self.reference_error = self.row_error.max().item()
@@ -247,6 +250,29 @@ class _Rows:
             return None
         size = -(-_ROW_ELEMENTS // length)
         return (torch.arange(row_count) // size).clamp_(max=max(row_count // size - 1, 0))
+
+    def _pool_repetitive_rows(self, squares: torch.Tensor, counts: torch.Tensor) -> None:
+        """Measure rows of few different values together, in order, so that each group has enough of them.
+
+        Where an input repeats itself (an expanded tensor, a constant one) all elements of a row have the
+        same error, and the reference's may be nothing by luck.
+        """
+        row_count, length = self.expected.shape
+        if row_count < 2 or length < _TELLING_VALUES or self.expected.numel() > _TILE_ELEMENTS:
+            return
+        ordered = self.expected.sort(dim=1).values
+        different = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(1)
+        rows = (different < _TELLING_VALUES).nonzero().flatten()
+        if rows.numel() < 2:
+            return
+        before = different[rows].cumsum(0) - different[rows]
+        group = before // _TELLING_VALUES
+        group = group.clamp(max=max(0, int(different[rows].sum()) // _TELLING_VALUES - 1))
+        for total in (squares, counts):
+            total[rows] = torch.zeros_like(total).index_add_(0, group, total[rows])[group]
+        for largest in (self.row_error, self.row_condition):
+            of_group = torch.zeros_like(largest).scatter_reduce_(0, group, largest[rows], "amax")
+            largest[rows] = of_group[group]
 
     def judge(self, tile: _Tile, got: torch.Tensor) -> _Judged:
         """Compare a tile of values (float64 or int64)."""
@@ -343,9 +369,8 @@ class _Found:
         self.non_finite += int(non_finite.sum())
         if self.first_non_finite is None and bool(non_finite.any()):
             self.first_non_finite = self._sample(tile, judged, got, _first_true(non_finite))
-        if bool(wrong.any()):
-            if self.first is None:
-                self.first = self._sample(tile, judged, got, _first_true(wrong))
+        if self.first is None and bool(wrong.any()):
+            self.first = self._sample(tile, judged, got, _first_true(wrong))
         self._add_worst(tile, judged, got, written)
         usable = written & judged.error.isfinite()
         error = torch.where(usable, judged.error, 0.0)

@@ -92,7 +92,10 @@ def view_storage(
     strides: Sequence[int],
     offset: int = 0,
 ) -> torch.Tensor:
-    """A tensor over a storage, from element `offset` on, from `map_storage` (or any uint8 tensor of the right size)."""
+    """A tensor over a storage from `map_storage` (or any uint8 tensor of the right size).
+
+    It begins with element `offset`.
+    """
     return storage.view(dtype).as_strided(tuple(shape), tuple(strides), offset)
 
 

@@ -2,7 +2,7 @@
 
 A counter-based generator: block `b` of four 32-bit words depends on the key and on `b` alone, so values can
 be made in any order and in any language. The key is the seed (low word, high word). The counter is
-(block low, block high, stream, substream); a stream is the position of a tensor among its case's inputs, and a
+(block low, block high, stream, substream); a stream is the position of a tensor among its case's inputs, a
 substream one purpose within it.
 """
 
