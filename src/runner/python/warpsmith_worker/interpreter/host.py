@@ -136,7 +136,7 @@ def _driver() -> Any:
             return torch.device("cpu")
 
         def get_benchmarker(self) -> Any:
-            return _no_benchmark
+            return do_bench
 
         def map_python_to_cpp_type(self, ty: str) -> str:
             return ty
