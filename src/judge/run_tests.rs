@@ -296,3 +296,22 @@ async fn an_answer_that_cannot_be_read_is_no_pass() {
         (vec![Verdict::CouldNotRun], vec![Code::JudgeFailed])
     );
 }
+
+/// Values of a sampled run that more than the sampled programs made are not compared, and that is told.
+#[tokio::test]
+async fn a_sampled_chain_of_launches_shows_bounds_only() {
+    let chained = |_| {
+        let Outcome::Done(mut answer) = right() else { return right() };
+        answer["outputs"][0]["written_by_single_launch"] = json!(false);
+        answer["launches"][0]["programs"] = json!(300);
+        Outcome::Done(answer)
+    };
+    let worker = FakeWorker::new(chained);
+    let sampled = Case { coverage: Coverage::Sampled, ..case(Stage::Sweep) };
+    let plan = Plan { cases: vec![sampled], not_run: Vec::new() };
+    let outcomes = run(&worker, plan, &CancellationToken::new()).await.0;
+    assert_eq!(worker.count("compare"), 0);
+    assert_eq!(outcomes.cases[0].case.coverage, Coverage::Offsets);
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed]);
+    assert_eq!(outcomes.not_run[0].what, "values of sweep M=3 N=3 · f32");
+}
