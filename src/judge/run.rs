@@ -495,7 +495,9 @@ impl<W: Worker> CheckRun<'_, W> {
             let ended = match (&prepared, ended) {
                 (Some(prepared), Ended::Ran { ran, compared: None }) => {
                     note_full_run(&mut case, &ran);
-                    self.note_bounds_only(&mut case, &ran, progress);
+                    if depends_on_more(&case, &ran, prepared.request.outputs.len()) {
+                        lock(progress).not_run.push(bounds_only(&mut case));
+                    }
                     self.compare(&case, prepared, ran).await
                 }
                 (_, ended) => ended,
@@ -593,16 +595,6 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    /// A sampled run of several launches shows bounds and offsets; that its values say nothing is told.
-    fn note_bounds_only(&self, case: &mut Case, ran: &Ran, progress: &Mutex<Progress>) {
-        if is_chain(case, ran) {
-            case.coverage = Coverage::Offsets;
-            let what = format!("values of {} {}", case.stage, case.label());
-            let why = "too large to run every program, and its launches depend on one another: only bounds were checked";
-            lock(progress).not_run.push(NotRun::new(what, why));
-        }
-    }
-
     async fn release(&self, prepared: Option<Prepared>) {
         if let Some(prepared) = prepared {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
@@ -610,11 +602,20 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
-/// Whether values of a sampled run would mean nothing because an early launch's programs, of which only
-/// some ran, make what a later launch reads.
-fn is_chain(case: &Case, ran: &Ran) -> bool {
-    let copied = ran.outputs.iter().all(|output| output.copied);
-    case.coverage == Coverage::Sampled && ran.launches.len() > 1 && copied
+/// Whether values of a sampled run mean nothing although their form is right: an output that several
+/// launches, atomics or the host made also depends on programs that did not run.
+fn depends_on_more(case: &Case, ran: &Ran, outputs: usize) -> bool {
+    let right_form = ran.outputs.len() == outputs && ran.outputs.iter().all(|output| output.copied);
+    let by_one_launch = ran.outputs.iter().all(|output| output.written_by_single_launch);
+    case.coverage == Coverage::Sampled && right_form && !by_one_launch
+}
+
+/// Such a case shows bounds and offsets; that its values were not compared is told.
+fn bounds_only(case: &mut Case) -> NotRun {
+    case.coverage = Coverage::Offsets;
+    let why =
+        "too large to run every program, and the outputs depend on all of them: only bounds were checked";
+    NotRun::new(format!("values of {} {}", case.stage, case.label()), why)
 }
 
 /// A sampled case whose launches were small enough to run whole is a full case.

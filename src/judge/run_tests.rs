@@ -344,3 +344,22 @@ async fn a_trial_that_kills_the_candidate_costs_that_case() {
     assert_eq!(codes(&outcomes), [Code::Exited]);
     assert_eq!(worker.count("open"), 2);
 }
+
+/// Values of a sampled run that more than the sampled programs made are not compared, and that is told.
+#[tokio::test]
+async fn a_sampled_chain_of_launches_shows_bounds_only() {
+    let chained = |_| {
+        let Outcome::Done(mut answer) = right() else { return right() };
+        answer["outputs"][0]["written_by_single_launch"] = json!(false);
+        answer["launches"][0]["programs"] = json!(300);
+        Outcome::Done(answer)
+    };
+    let worker = FakeWorker::new(chained);
+    let sampled = Case { coverage: Coverage::Sampled, ..case(Stage::Sweep) };
+    let plan = Plan { cases: vec![sampled], not_run: Vec::new() };
+    let outcomes = run(&worker, plan, &CancellationToken::new()).await.0;
+    assert_eq!(worker.count("compare"), 0);
+    assert_eq!(outcomes.cases[0].case.coverage, Coverage::Offsets);
+    assert_eq!(verdicts(&outcomes), [Verdict::Passed]);
+    assert_eq!(outcomes.not_run[0].what, "values of sweep M=3 N=3 · f32");
+}

@@ -120,10 +120,12 @@ mod several_definitions {
     }
 }
 
-/// Slips that one starter's words away from being right; all are values, found on smoke cases.
+/// Starters with one slip each that only their values show, and one change that is no slip.
 mod broken {
     use std::fs;
     use std::path::Path;
+
+    use serde_json::{Value, json};
 
     use crate::harness::{Checked, Sandbox, python_or_skip};
 
@@ -139,13 +141,13 @@ mod broken {
     }
 
     /// The change makes exactly these options wrong (`None`: every case), by their values.
-    fn assert_wrong(name: &str, (from, to): (&str, &str), dtype: &str, option: Option<(&str, &str)>) {
+    fn assert_wrong(name: &str, (from, to): (&str, &str), dtype: &str, option: Option<(&str, Value)>) {
         let Some(checked) = check_changed(name, from, to, dtype) else { return };
         assert_eq!(checked.verdict(), "wrong", "{}", checked.describe());
         assert!(checked.codes().contains(&"mismatch".to_owned()), "{}", checked.describe());
         for case in &checked.cases {
             let concerned =
-                option.is_none_or(|(name, value)| case["case"]["options"][name].to_string() == value);
+                option.as_ref().is_none_or(|(name, value)| case["case"]["options"][name] == *value);
             let expected = if concerned { "wrong" } else { "passed" };
             assert_eq!(case["verdict"], expected, "{case}");
         }
@@ -154,20 +156,20 @@ mod broken {
     #[test]
     fn attention_that_ignores_its_option_is_wrong_without_the_mask() {
         let change = ("CAUSAL=causal,", "CAUSAL=True,");
-        assert_wrong("flash_attention.py", change, "bf16", Some(("causal", "false")));
+        assert_wrong("flash_attention.py", change, "bf16", Some(("causal", json!(false))));
     }
 
     #[test]
     fn attention_to_keys_past_the_end_is_wrong_without_the_mask() {
         let change = ("allowed = inside[None, :]\n", "allowed = (key >= 0)[None, :]\n");
-        assert_wrong("flash_attention.py", change, "f16", Some(("causal", "false")));
+        assert_wrong("flash_attention.py", change, "f16", Some(("causal", json!(false))));
     }
 
     #[test]
     fn an_approximate_gelu_is_wrong() {
         let change =
             ("0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))", "gate * tl.sigmoid(1.702 * gate)");
-        assert_wrong("fused_mlp.py", change, "f16", Some(("activation", "\"gelu\"")));
+        assert_wrong("fused_mlp.py", change, "f16", Some(("activation", json!("gelu"))));
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod broken {
     #[test]
     fn a_maximum_that_counts_masked_lanes_as_zero_is_wrong() {
         let change = ("nothing = float(\"-inf\") if MAXIMUM else 0.0", "nothing = 0.0");
-        assert_wrong("reduce.py", change, "bf16", Some(("op", "\"max\"")));
+        assert_wrong("reduce.py", change, "bf16", Some(("op", json!("max"))));
     }
 
     #[test]

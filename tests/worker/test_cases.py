@@ -94,6 +94,22 @@ class Verdicts(WorkerTest):
         (errors,) = self.compared(case, tolerance=absurd, null_candidates=True)["outputs"]
         self.assertEqual([null["violations"] for null in errors["null_candidates"]], [0, 0, 0, 0])
 
+    def test_a_single_number_has_the_impostors_that_it_can_tell_apart(self) -> None:
+        self.worker.define("total", "def run(x):\n    return x.sum()")
+        runner = self.opened("def kernel_fn(x):\n    return x.sum()")
+        for dtype, names in (
+            ("float32", {"zeros", "other-seed", "coarse-inputs"}),
+            ("bfloat16", {"zeros", "other-seed"}),
+        ):
+            case = self.worker.prepare("total", [tensor("x", [1000], dtype)], [output("y", [], dtype)])
+            self.addCleanup(self.worker.ask, "release", case=case)
+            self.worker.run_case(runner, case)
+            ulp = {**TOLERANCE, "absolute_ulp": 2.0**-7}
+            (errors,) = self.compared(case, tolerance=ulp, null_candidates=True)["outputs"]
+            nulls = {null["name"]: null["violations"] for null in errors["null_candidates"]}
+            self.assertEqual(set(nulls), names, dtype)
+            self.assertGreater(nulls["other-seed"], 8, "one of sixteen draws may be close by chance")
+
     def test_unwritten_elements(self) -> None:
         for make in (
             "torch.empty_like(x)",
