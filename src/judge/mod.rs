@@ -6,6 +6,7 @@ pub mod case;
 pub mod check;
 mod engine;
 mod environment;
+mod foreign;
 mod inputs;
 mod philox;
 pub mod record;

@@ -4,6 +4,7 @@
 //! test here counts as skipped.
 
 mod bad_inputs;
+mod comment;
 mod environment;
 mod harness;
 mod life;

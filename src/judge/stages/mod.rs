@@ -2,6 +2,7 @@
 
 mod smoke;
 mod sweep;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -34,12 +35,18 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
         match stage {
             Stage::Smoke if asked => {
                 definitions.iter().for_each(|definition| {
-                    smoke::plan(definition, &dtypes(definition, options), &mut plan);
+                    let plan_smoke = if definition.extras.only_sizes { told::smoke } else { smoke::plan };
+                    plan_smoke(definition, &dtypes(definition, options), &mut plan);
                 });
             }
             Stage::Sweep if asked => {
                 definitions.iter().for_each(|definition| {
-                    sweep::plan(definition, &dtypes(definition, options), seed, &mut plan);
+                    let dtypes = dtypes(definition, options);
+                    if definition.extras.only_sizes {
+                        told::sweep(definition, &dtypes, &mut plan);
+                    } else {
+                        sweep::plan(definition, &dtypes, seed, &mut plan);
+                    }
                 });
             }
             Stage::Smoke | Stage::Sweep => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
@@ -95,10 +102,17 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// For an operation of which nobody says how much it computes: a product over all its axes, as in a matrix
+/// product; it only decides how much of a case is run.
+fn work(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
+    definition.all_axes(axes).values().fold(2, |product, &length| product.saturating_mul(length))
+}
+
 /// What can be done with these axes on the CPU.
 fn coverage(definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Coverage> {
     let elements = elements(definition, axes);
-    let flops = definition.flops(axes, Dtype::Float32).ok().flatten().unwrap_or(0);
+    let told = definition.flops(axes, Dtype::Float32).ok().flatten();
+    let flops = told.unwrap_or_else(|| work(definition, axes));
     if elements <= FULL_ELEMENTS && flops <= FULL_FLOPS {
         Some(Coverage::Full)
     } else if elements <= SAMPLED_ELEMENTS && flops <= SAMPLED_FLOPS {

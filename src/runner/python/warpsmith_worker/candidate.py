@@ -26,6 +26,7 @@ from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
 from .loading import import_user_file
+from .reference import in_float64
 from .returned import Output, flatten, hand_over
 
 _PROGRESS_EVERY_S = 0.1
@@ -104,6 +105,7 @@ class Candidate:
         session = None
         try:
             case = _CaseMemory(request, descriptors)
+            widened = request["widened"]
             session = _ours(
                 interpreter.Session,
                 max_programs=request["interpreter"]["max_programs"],
@@ -112,11 +114,14 @@ class Candidate:
                 on_progress=self._progress,
             )
             began = time.perf_counter()
-            returned = self._call(session, case.arguments, request["interpreter"]["compare_values"])
+            with in_float64() if widened else contextlib.nullcontext():
+                returned = self._call(session, case.arguments, request["interpreter"]["compare_values"])
             run_ms = (time.perf_counter() - began) * 1e3
             report = _ours(session.report)
             values_matter = request["interpreter"]["compare_values"]
-            described = case.hand_over(returned, session if values_matter else None)
+            if case.destinations:
+                returned = case.written()
+            described = case.hand_over(returned, session if values_matter else None, widened)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
@@ -198,10 +203,32 @@ class _CaseMemory:
         self._descriptors = iter(descriptors)
         self.inputs = {item["name"]: self._input(item) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
-        self.arguments = {
-            item["parameter"]: self.inputs[item["input"]] if "input" in item else item["value"]
+        self.destinations = {
+            item["output"]: self._destination(item["output"])
             for item in request["arguments"]
+            if "output" in item
         }
+        self.arguments = {item["parameter"]: self._argument(item) for item in request["arguments"]}
+
+    def _argument(self, item: Message) -> Any:
+        if "output" in item:
+            return self.destinations[item["output"]]
+        return self.inputs[item["input"]] if "input" in item else item["value"]
+
+    def _destination(self, name: str) -> torch.Tensor:
+        """An output that the entry writes into: poisoned memory, of which every element counts."""
+        output = next(item for item in self.outputs if item.spec["name"] == name)
+        dtype, shape = by_name(output.spec["dtype"]).torch, output.spec["shape"]
+        strides = memory.contiguous_strides(shape)
+        if output.storage is None:
+            return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype)
+        tensor = memory.view_storage(output.storage, dtype, shape, strides)
+        interpreter.register_uninitialised(tensor)
+        return tensor
+
+    def written(self) -> list[torch.Tensor]:
+        """The outputs that were passed, in the case's order."""
+        return [self.destinations[output.spec["name"]] for output in self.outputs]
 
     def _input(self, item: Message) -> Any:
         if "scalar" in item:
@@ -217,11 +244,11 @@ class _CaseMemory:
             return None
         return memory.map_storage(next(self._descriptors), item["storage_bytes"])
 
-    def hand_over(self, returned: Any, session: Any) -> list[Message]:
+    def hand_over(self, returned: Any, session: Any, widened: bool) -> list[Message]:
         """Copy and describe what was returned, each value with the output at its place."""
         outputs = self.outputs
         return [
-            hand_over(value, outputs[at] if at < len(outputs) else None, self.inputs, session)
+            hand_over(value, outputs[at] if at < len(outputs) else None, self.inputs, session, widened)
             for at, value in enumerate(flatten(returned))
         ]
 

@@ -1,8 +1,9 @@
 """Runs a Definition's reference: in float64 (the truth) and in the case's dtypes (what rounding costs)."""
 
+import contextlib
 import linecache
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,14 +39,8 @@ class Reference:
         widened = [_widen(value) for value in inputs]
         if self._run_float64 is not None:
             return self._call(self._run_float64, widened)
-        # Tensors made without a dtype (`torch.zeros(n)`) would otherwise narrow what is stored in them.
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            with _Float32AsFloat64():
-                return self._call(self._run, widened)
-        finally:
-            torch.set_default_dtype(before)
+        with in_float64():
+            return self._call(self._run, widened)
 
     def _call(self, run: Callable[..., Any], inputs: list[Any]) -> list[torch.Tensor]:
         try:
@@ -64,6 +59,19 @@ class Reference:
                 kind = type(output).__name__
                 raise ReferenceFailed(f"the reference of {self.definition} returned a {kind}, not a tensor")
         return outputs
+
+
+@contextlib.contextmanager
+def in_float64() -> Iterator[None]:
+    """In here casts to float32 become casts to float64, and tensors without a dtype are float64."""
+    # Tensors made without a dtype (`torch.zeros(n)`) would otherwise narrow what is stored in them.
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Float32AsFloat64():
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def check_shapes(definition: str, outputs: Sequence[torch.Tensor], specs: Sequence[Any]) -> None:

@@ -30,6 +30,7 @@ class Requests:
             "define": self._define,
             "open": self._open,
             "prepare": self._prepare,
+            "derive": self._derive,
             "run": self._run,
             "compare": self._compare,
             "release": self._release,
@@ -54,19 +55,26 @@ class Requests:
         self._ask_judge(request, self.definitions[name], None)
 
     def _prepare(self, request: Request) -> None:
-        case = self.cases.add(request["case"])
         message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
+        message["infer_outputs"] = request.get("infer_outputs", False)
+        self._add_case(request, message)
+
+    def _derive(self, request: Request) -> None:
+        self._add_case(request, _fields(request, "case", "of", "change", "outputs"))
+
+    def _add_case(self, request: Request, message: Message) -> None:
+        case = self.cases.add(request["case"])
 
         def prepared(outcome: Outcome, descriptors: list[int]) -> None:
             self.cases.prepared(case, outcome, descriptors)
-            # The parent of the candidates keeps the description; the server needs none of it.
-            self.supervisor.reply(request, {"done": {}} if "done" in outcome else outcome)
+            self.supervisor.reply(request, _told_of_case(request, outcome))
             case.settle()
 
-        self._judge_runner().submit(Job("prepare", message, prepared))
+        self._judge_runner().submit(Job(request["op"], message, prepared))
 
     def _compare(self, request: Request) -> None:
         message = _fields(request, "case", "tolerances", "written_only", "null_candidates")
+        message["truth"] = request.get("truth")
 
         def compare(case: Case) -> None:
             if case.busy:
@@ -141,6 +149,7 @@ class Requests:
                 self.supervisor.reply(request, failed("case-busy", f"case {case.name} is already running"))
                 return
             inputs = case.arguments_of(message["arguments"])
+            case.check_outputs_of(message["arguments"])
             case.busy = True
             if case.runs == 0:
                 case.runs = 1
@@ -171,6 +180,7 @@ class Requests:
             ran(case.why_not_ready, [])
             return
         message = {**_fields(request, "arguments", "interpreter"), "inputs": inputs, "outputs": case.outputs}
+        message["widened"] = request.get("widened", False)
         descriptors = case.descriptors_of(inputs + case.outputs)
         job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
         runner.submit(job)
@@ -207,6 +217,18 @@ class Requests:
             gone()
         else:
             runner.jobs.append(Job("close", {}, lambda _outcome, _descriptors: gone()))
+
+
+def _told_of_case(request: Request, outcome: Outcome) -> Outcome:
+    """The description of the tensors stays here; the server learns what is new to it."""
+    if "done" not in outcome:
+        return outcome
+    done = outcome["done"]
+    if request["op"] == "derive":
+        return {"done": {"possible": done["possible"]}}
+    if request.get("infer_outputs"):
+        return {"done": {"outputs": [_fields(item, "name", "dtype", "shape") for item in done["outputs"]]}}
+    return {"done": {}}
 
 
 def _fields(request: Request, *names: str) -> Message:
