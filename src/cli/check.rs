@@ -71,7 +71,7 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
     for file in &args.files {
-        let verdict = match read_request(file, &args) {
+        let verdict = match read_request(file, options(&args)) {
             Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
@@ -97,17 +97,20 @@ async fn cancel_on_interrupt(cancel: CancellationToken) {
     }
 }
 
-fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
-    let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", file.display()))?;
-    let text = String::from_utf8(bytes)
-        .with_context(|| format!("{} is not UTF-8; Python source must be", file.display()))?;
-    let options = CheckOptions {
+fn options(args: &CheckArgs) -> CheckOptions {
+    CheckOptions {
         stages: args.stage.clone(),
         dtypes: args.dtype.clone(),
         kernel: args.kernel.clone(),
         seed: args.seed,
-    };
+    }
+}
+
+pub(super) fn read_request(file: &Path, options: CheckOptions) -> Result<CheckRequest> {
+    let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("{} is not UTF-8; Python source must be", file.display()))?;
     Ok(CheckRequest { path, text: text.into(), options })
 }
 

@@ -10,6 +10,7 @@ mod foreign;
 mod inputs;
 mod philox;
 pub mod record;
+pub mod repro;
 mod run;
 mod stages;
 mod tolerance;

@@ -9,4 +9,5 @@ mod environment;
 mod harness;
 mod life;
 mod planted_bugs;
+mod repro;
 mod starters;
