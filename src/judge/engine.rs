@@ -15,10 +15,10 @@ use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::run::{CheckRun, Outcomes, Source};
 use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
-use crate::oracle::{self, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
+use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
-use crate::source::{self, SourceModel};
+use crate::source::{self, Kernel, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
@@ -339,6 +339,13 @@ impl Provenance {
         self.triton.clone_from(&versions.triton);
         self.numpy.clone_from(&versions.numpy);
     }
+}
+
+/// The comment to propose for a kernel; `None` when it is known already what is right, or nothing can be said.
+pub fn draft_comment(path: &Path, text: &str, model: &SourceModel, kernel: &Kernel) -> Option<Draft> {
+    let is_unknown = |miss: &OracleMiss| miss.kind == MissKind::NoConvention;
+    let miss = oracle::find(path, text, model, None).err()?;
+    is_unknown(&miss).then(|| oracle::draft(text, model, kernel)).flatten()
 }
 
 fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss) -> Finding {

@@ -16,6 +16,7 @@ mod stages;
 mod tolerance;
 pub mod verdict;
 
+pub use crate::oracle::Draft;
 pub use case::{Case, Coverage, Stage};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, draft_comment};
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};

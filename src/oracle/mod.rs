@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use comment::{Draft, draft};
 pub use miss::{MissKind, OracleMiss};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};

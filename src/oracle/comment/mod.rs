@@ -6,6 +6,7 @@
 //! ```
 
 mod define;
+mod draft;
 mod grammar;
 mod parse;
 mod place;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::define::Entry;
+pub use self::draft::{Draft, draft};
 use self::grammar::{ReferenceName, Value};
 use self::parse::{CommentError, Parsed};
 use self::place::Block;

@@ -9,6 +9,10 @@ use crate::spec::{AxisExpr, Dtype, Precision};
 const NAMESPACES: [&str; 6] =
     ["torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.ops.aten"];
 
+/// Keys with a meaning of their own.
+pub(super) const RESERVED: [&str; 11] =
+    ["ref", "definition", "kernel", "grid", "block", "smem", "args", "inputs", "tol", "precision", "policy"];
+
 pub(super) const PYTHON_KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
     "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",

@@ -115,7 +115,7 @@ fn content(text: &str, range: &Range<usize>) -> Option<Range<usize>> {
 }
 
 /// Module-level functions with the 1-based line of their first decorator or `def`.
-fn functions(root: Node<'_>, text: &str) -> Vec<(String, u32)> {
+pub(super) fn functions(root: Node<'_>, text: &str) -> Vec<(String, u32)> {
     let named = |statement: Node<'_>| {
         let function = match statement.kind() {
             "decorated_definition" => statement.child_by_field_name("definition")?,

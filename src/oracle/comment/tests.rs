@@ -223,20 +223,7 @@ fn obeys_the_rules(definition: &Definition) -> bool {
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zA-Z][a-zA-Z0-9_]{0,5}".prop_filter("reserved", |name| {
-        let reserved = [
-            "ref",
-            "definition",
-            "kernel",
-            "grid",
-            "block",
-            "smem",
-            "args",
-            "inputs",
-            "tol",
-            "precision",
-            "policy",
-        ];
-        !reserved.contains(&name.as_str())
+        !super::parse::RESERVED.contains(&name.as_str())
             && super::parse::PYTHON_KEYWORDS.iter().all(|word| word != name)
             && !["torch", "true", "false"].contains(&name.as_str())
     })
@@ -321,6 +308,61 @@ fn comment() -> impl Strategy<Value = Comment> {
     })
 }
 
+/// The draft for the first kernel, put where it belongs.
+fn drafted(text: &str) -> Option<String> {
+    let model = source::parse(text);
+    let draft = super::draft(text, &model, model.kernels.first()?)?;
+    let mut text = text.to_owned();
+    text.insert_str(draft.at, &draft.text);
+    Some(text)
+}
+
+const DRAFTED: &str = "\
+import triton
+import triton.language as tl
+
+@triton.jit
+def _silu_kernel(x_ptr, scale_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x_ptrs = x_ptr + at
+    value = tl.load(x_ptrs, mask=at < n) * tl.load(scale_ptr + at)
+    tl.store(y_ptr + at, value * tl.sigmoid(value), mask=at < n)
+
+@decorated
+def silu(x, scale, y, eps=1e-6, block=128):
+    rows, columns = x.shape
+    _silu_kernel[(rows,)](x, scale, y_ptr=y, n=columns, BLOCK=block)
+    return scale.stride(0)
+";
+
+#[test]
+fn a_draft_says_what_the_code_shows() {
+    let text = drafted(DRAFTED).expect("a draft");
+    insta::assert_snapshot!(text.lines().find(|line| line.starts_with("# warpsmith")).unwrap_or_default());
+    assert!(text.contains("\n# warpsmith: ref=torch.nn.functional.silu "), "{text}");
+    assert!(text.contains("N=255,1000") || text.contains("columns=255,1000"), "{text}");
+    let crlf = drafted(&DRAFTED.replace('\n', "\r\n")).expect("a draft");
+    assert_eq!(crlf.replace("\r\n", "\n"), text);
+}
+
+#[test]
+fn a_draft_is_a_comment_that_can_be_used() {
+    let oracle = found(&drafted(DRAFTED).expect("a draft")).unwrap_or_else(|miss| panic!("{miss}"));
+    assert_eq!((oracle.entry.as_str(), oracle.destinations.len()), ("silu", 1));
+}
+
+#[test]
+fn no_draft_where_nothing_can_be_said() {
+    for text in [
+        "import triton\n@triton.jit\ndef k(x): pass\n",
+        "import triton\n@triton.jit\ndef k(x): pass\ndef f(n): k[(1,)](n)\n",
+        "import triton\n@triton.jit\ndef k(x): tl.load(x)\ndef f(x): k[(1,)](x)\ndef g(x): k[(1,)](x)\n",
+        "import triton\n@triton.jit\ndef k(x): tl.load(x)\nclass C:\n    def f(self, x): k[(1,)](x)\n",
+    ] {
+        assert_eq!(drafted(text), None, "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_printed_is_read_again(comment in comment()) {
@@ -349,6 +391,7 @@ proptest! {
         {
             prop_assert!(text.get(range).is_some(), "{text}");
         }
+        let _ = drafted(&text);
     }
 
     /// Whatever is accepted is a Definition that a file could hold.
