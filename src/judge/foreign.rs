@@ -146,14 +146,15 @@ impl<W: Worker> CheckRun<'_, W> {
             return Ok(None);
         }
         let ran = self.run_reference(foreign, &case, change != Change::Same).await;
-        let checked = ran.and_then(|ran| check_form(foreign, &request.outputs, &ran, change));
-        match checked {
-            Ok(()) => Ok(Some(case)),
-            Err(finding) => {
-                self.release_case(case).await;
-                Err(finding)
-            }
-        }
+        let problem = match ran {
+            Ok(ran) => match check_form(&request.outputs, &ran, change) {
+                Ok(()) => return Ok(Some(case)),
+                Err(problem) => foreign.failed(&problem),
+            },
+            Err(finding) => finding,
+        };
+        self.release_case(case).await;
+        Err(problem)
     }
 
     async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
@@ -230,23 +231,18 @@ impl<W: Worker> CheckRun<'_, W> {
             let name = if count == 1 { "out".to_owned() } else { format!("out{}", at + 1) };
             dtype.map(|dtype| OutputSpec { name, dtype, shape: value.shape.clone() }).ok_or_else(|| {
                 let found = value.dtype.as_ref().unwrap_or(&value.type_name);
-                foreign.failed(&format!("returns a `{found}`, which is not judged"))
+                format!("returns a `{found}`, which is not judged")
             })
         });
-        outputs.collect()
+        outputs.collect::<Result<_, String>>().map_err(|problem| foreign.failed(&problem))
     }
 }
 
-/// A reference must return what the case says; in float64, any float.
-fn check_form(
-    foreign: &ForeignRun,
-    expected: &[OutputSpec],
-    ran: &Ran,
-    change: Change,
-) -> Result<(), Finding> {
+/// What keeps a reference's values from being those of the case: they must be what it says; in float64, any
+/// float.
+fn check_form(expected: &[OutputSpec], ran: &Ran, change: Change) -> Result<(), String> {
     if ran.outputs.len() != expected.len() {
-        let problem = format!("returns {} values, the case has {}", ran.outputs.len(), expected.len());
-        return Err(foreign.failed(&problem));
+        return Err(format!("returns {} values, the case has {}", ran.outputs.len(), expected.len()));
     }
     for (expected, got) in expected.iter().zip(&ran.outputs) {
         if got.copied {
@@ -258,11 +254,10 @@ fn check_form(
             _ if expected.dtype.is_float() => "float64",
             _ => expected.dtype.name(),
         };
-        let problem = format!(
+        return Err(format!(
             "returns {found} of shape {:?} for `{}`, which should be {wanted} of shape {:?}",
             got.shape, expected.name, expected.shape
-        );
-        return Err(foreign.failed(&problem));
+        ));
     }
     Ok(())
 }

@@ -98,6 +98,7 @@ fn a_wrong_case_is_written_down_only_for_the_text_that_was_judged() {
     assert!(made["uri"].as_str().is_some_and(|uri| uri.ends_with("/repro_silu.py")), "{made}");
     assert!(filled["edits"][0]["newText"].as_str().is_some_and(|text| text.contains("warpsmith found: off")));
     server.edit(&uri, 2, (0, 0), (0, 0), "# changed\n");
+    server.diagnostics();
     assert!(actions(&mut server, &uri, 6, Some("refactor")).is_empty());
 }
 

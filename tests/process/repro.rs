@@ -36,8 +36,14 @@ fn assert_repro(test: &str, text: &str, dtype: &str, mend: &[(&str, &str)]) {
     let sandbox = Sandbox::new(python);
     let file = sandbox.write("kernel.py", text);
     let script = file.with_file_name("repro.py");
-    let written =
-        sandbox.run(&["repro", file.to_str().unwrap(), "--seed", "11", "-o", script.to_str().unwrap()]);
+    let written = sandbox.run(&[
+        "repro",
+        file.to_str().expect("UTF-8"),
+        "--seed",
+        "11",
+        "-o",
+        script.to_str().expect("UTF-8"),
+    ]);
     assert_eq!(written.status.code(), Some(0), "{}", String::from_utf8_lossy(&written.stderr));
     let checked = sandbox.check(&file, &["--seed", "11", "--stage", "smoke", "--dtype", dtype]);
     let case = checked.cases.iter().find(|case| case["verdict"] == "wrong").expect("a wrong case");
@@ -47,7 +53,7 @@ fn assert_repro(test: &str, text: &str, dtype: &str, mend: &[(&str, &str)]) {
         case["findings"].as_array().and_then(|all| all.iter().find(|one| !one["element"].is_null()));
     match element.map(|finding| &finding["element"]) {
         Some(element) => {
-            let index: Vec<u64> = serde_json::from_value(element["index"].clone()).unwrap();
+            let index: Vec<u64> = serde_json::from_value(element["index"].clone()).expect("an index");
             let wanted =
                 format!("first at {index:?}: expected {}, got {}", element["expected"], element["got"]);
             let wanted = wanted.replace("\"NaN\"", "nan");
@@ -106,11 +112,11 @@ fn nothing_wrong_is_told_and_nothing_written() {
     let Some(python) = python_or_skip("nothing_wrong_is_told_and_nothing_written") else { return };
     let sandbox = Sandbox::new(python);
     let file = sandbox.write("kernel.py", &OWN_REFERENCE.replace(" + 0.25", ""));
-    let output = sandbox.run(&["repro", file.to_str().unwrap(), "-o", "-"]);
+    let output = sandbox.run(&["repro", file.to_str().expect("UTF-8"), "-o", "-"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
     assert!(stderr.contains("no case of this check is wrong"), "{stderr}");
-    let named = sandbox.run(&["repro", file.to_str().unwrap(), "-o", "-", "--case", "N=300 f32"]);
+    let named = sandbox.run(&["repro", file.to_str().expect("UTF-8"), "-o", "-", "--case", "N=300 f32"]);
     let script = String::from_utf8(named.stdout).expect("UTF-8");
     assert!(script.contains("warpsmith found: nothing"), "{}", String::from_utf8_lossy(&named.stderr));
 }
