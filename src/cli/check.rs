@@ -76,7 +76,7 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
         if index > 0 && !args.json {
             writeln!(io::stdout()).context(CANNOT_WRITE)?;
         }
-        let verdict = match read_request(file, &args) {
+        let verdict = match read_request(file, options(&args)) {
             Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
@@ -106,7 +106,16 @@ async fn cancel_on_interrupt(cancel: CancellationToken) {
     }
 }
 
-fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
+fn options(args: &CheckArgs) -> CheckOptions {
+    CheckOptions {
+        stages: args.stage.clone(),
+        dtypes: args.dtype.clone(),
+        kernel: args.kernel.clone(),
+        seed: args.seed,
+    }
+}
+
+pub(super) fn read_request(file: &Path, options: CheckOptions) -> Result<CheckRequest> {
     let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
     if path.is_dir() {
         bail!("{} is a folder; name the kernel files in it", file.display());
@@ -118,12 +127,6 @@ fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
     let text = String::from_utf8(bytes).with_context(|| {
         format!("{} is not UTF-8 and cannot be checked; save it as UTF-8", file.display())
     })?;
-    let options = CheckOptions {
-        stages: args.stage.clone(),
-        dtypes: args.dtype.clone(),
-        kernel: args.kernel.clone(),
-        seed: args.seed,
-    };
     Ok(CheckRequest { path, text: text.into(), python: None, options })
 }
 

@@ -6,6 +6,7 @@
 mod check;
 mod doctor;
 mod lsp;
+mod repro;
 mod setup;
 mod table;
 
@@ -32,6 +33,8 @@ struct Cli {
 enum Verb {
     /// Judge the kernel in a file: is it right, and if not, on which case and line?
     Check(check::CheckArgs),
+    /// Write a failing case down as one Python file that needs nothing of ours.
+    Repro(repro::ReproArgs),
     /// Make (or remove) the Python environment that warpsmith manages.
     Setup(setup::SetupArgs),
     /// Say what was found on this machine, what is missing, and how to get it.
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Check(args) => check::run(args),
+        Verb::Repro(args) => repro::run(&args),
         Verb::Setup(args) => setup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),

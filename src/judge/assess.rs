@@ -28,6 +28,8 @@ pub(super) enum Ended {
     Read,
     Raised(Raised),
     Died(Died),
+    /// The candidate ran, but what says what is right could not.
+    NoTruth(Finding),
     /// Our own side failed.
     Failed {
         code: String,
@@ -70,6 +72,10 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
             record.launches = raised.launches;
         }
         Ended::Died(died) => record.findings.push(died_finding(&died, circumstances.wall_s)),
+        Ended::NoTruth(finding) => record.findings.push(finding),
+        Ended::Failed { code, message } if code == "reference-failed" => {
+            record.findings.push(Finding::plain(Code::ReferenceFailed, message));
+        }
         Ended::Failed { code, message } => record.findings.push(Finding::plain(
             Code::JudgeFailed,
             format!("warpsmith could not judge this case ({code}): {message}"),
@@ -428,7 +434,7 @@ pub(super) fn raised_finding(raised: &Raised) -> Finding {
 }
 
 /// The end of a process that was to run a case.
-fn died_finding(died: &Died, wall_s: f64) -> Finding {
+pub(super) fn died_finding(died: &Died, wall_s: f64) -> Finding {
     let words = last_words(died);
     match died.reason {
         DeathReason::Exit => Finding::plain(

@@ -48,7 +48,8 @@ fn of_trial(circumstances: Circumstances<'_>, outcome: &TrialOutcome) -> Vec<Fin
     }
     let wrong = findings_of(circumstances, trial, ended);
     if !wrong.is_empty() {
-        if *trial == Trial::OtherValues && is_the_same(repeated.as_ref()) {
+        let is_wrong = wrong.iter().any(|finding| finding.code.verdict() == Verdict::Wrong);
+        if *trial == Trial::OtherValues && is_wrong && is_the_same(repeated.as_ref()) {
             return vec![Finding::plain(
                 Code::Memoised,
                 "called with other values in the same tensors, it handed back the very result of the earlier values: \

@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
+use super::foreign::ForeignRun;
 use super::run::{CheckRun, Outcomes, Source};
 use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
-use crate::oracle::{self, MissKind, Oracle, OracleMiss};
+use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
-use crate::source::{self, KernelId, SourceModel};
+use crate::source::{self, Kernel, KernelId, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
@@ -120,20 +121,39 @@ impl Engine {
             Ok(seed) => seed,
             Err(finding) => return report.ended_by(*finding),
         };
-        let run =
-            CheckRun { worker: &*worker, oracle: &oracle, source: &source, seed, began, events, cancel };
+        let foreign = match self.foreign(request, &oracle, &source) {
+            Ok(foreign) => foreign,
+            Err(finding) => return report.ended_by(*finding),
+        };
+        let run = CheckRun {
+            worker: &*worker,
+            oracle: &oracle,
+            source: &source,
+            foreign: foreign.as_ref(),
+            seed,
+            began,
+            events,
+            cancel,
+        };
         let candidate = match run.load().await {
             Ok(candidate) => candidate,
-            Err(finding) => return report.ended_by(finding),
+            Err(mut finding) => {
+                // Of a reference that never ran, the place is where it is named.
+                if finding.code == Code::ReferenceFailed && finding.place.is_none() {
+                    finding.place = oracle.place(&request.path, &request.text);
+                }
+                return report.ended_by(finding);
+            }
         };
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, seed);
+        let plan = stages::plan(&definitions, &request.options, seed, run.foreign.is_none());
         report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
             run.close(&candidate).await;
+            run.close_reference().await;
             report.not_run.extend(plan.not_run);
             return report
                 .ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &definitions)));
@@ -153,7 +173,7 @@ impl Engine {
             let message = format!("no kernel `{kernel}` in this file; it has: {}", known.join(", "));
             return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
         }
-        let oracle = oracle::find(&request.path, &request.text, model)
+        let oracle = oracle::find(&request.path, &request.text, model, asked)
             .map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
         let at_import = source::module_level_launches(model);
         if let Some(launch) = at_import.first() {
@@ -216,17 +236,40 @@ impl Engine {
     }
 
     fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {
+        self.source_of(&request.path, &request.text)
+    }
+
+    /// The reference that is not ours, if there is one, as it is right now.
+    fn foreign(
+        &self,
+        request: &CheckRequest,
+        oracle: &Oracle,
+        judged: &Source,
+    ) -> Result<Option<ForeignRun>, Box<Finding>> {
+        let Reference::Foreign(reference) = &oracle.reference else { return Ok(None) };
+        let source = match &reference.file {
+            ForeignFile::Same => judged.clone(),
+            ForeignFile::Text { path, text } => self.source_of(path, text)?,
+            ForeignFile::Other(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    let message = format!("the reference's file {} cannot be read: {error}", path.display());
+                    let place = oracle.place(&request.path, &request.text);
+                    Box::new(Finding { place, ..Finding::plain(Code::ReferenceFailed, message) })
+                })?;
+                self.source_of(path, &text)?
+            }
+        };
+        Ok(Some(ForeignRun::new(source, reference.function.clone())))
+    }
+
+    fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let copy = copy_source(&places.runs(), &request.path, &request.text)
-            .map_err(|error| failed(error.to_string()))?;
+        let copy = copy_source(&places.runs(), path, text).map_err(|error| failed(error.to_string()))?;
         Ok(Source {
-            path: request.path.display().to_string(),
+            path: path.display().to_string(),
             text_path: copy.display().to_string(),
-            search_paths: project_root(&request.path)
-                .map(|root| root.display().to_string())
-                .into_iter()
-                .collect(),
+            search_paths: project_root(path).map(|root| root.display().to_string()).into_iter().collect(),
             resident_bytes: resident_limit(),
         })
     }
@@ -307,6 +350,13 @@ impl Provenance {
     }
 }
 
+/// The comment to propose for a kernel; `None` when it is known already what is right, or nothing can be said.
+pub fn draft_comment(path: &Path, text: &str, model: &SourceModel, kernel: &Kernel) -> Option<Draft> {
+    let is_unknown = |miss: &OracleMiss| miss.kind == MissKind::NoConvention;
+    let miss = oracle::find(path, text, model, None).err()?;
+    is_unknown(&miss).then(|| oracle::draft(text, model, kernel)).flatten()
+}
+
 fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss) -> Finding {
     let file = || request.path.display().to_string();
     // What is missing may stand in the part that cannot be parsed.
@@ -321,6 +371,7 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         MissKind::NoConvention
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
+        | MissKind::Comment(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

@@ -26,7 +26,8 @@ pub(super) enum InputError {
     NoProfile(String),
 }
 
-/// Shapes, strides, fills and the case's own seed, drawn from the check's.
+/// Shapes, strides, fills and the case's own seed, drawn from the check's. `is_ours`: the judge computes the
+/// expected values.
 ///
 /// # Errors
 /// An axis that has no value in this case, or an input of which nobody says how it is drawn.
@@ -35,6 +36,7 @@ pub(super) fn prepare(
     case: &Case,
     name: String,
     seed: u64,
+    is_ours: bool,
 ) -> Result<Prepared, InputError> {
     let inputs = definition.inputs.iter().map(|(name, spec)| input(definition, case, name, spec));
     let outputs = definition.outputs.iter().map(|(name, spec)| {
@@ -50,11 +52,12 @@ pub(super) fn prepare(
     Ok(Prepared {
         request: Prepare {
             case: name,
-            definition: definition.name.clone(),
+            definition: is_ours.then(|| definition.name.clone()),
             seed: case_seed,
             inputs: inputs.collect::<Result<_, InputError>>()?,
             outputs: outputs.collect::<Result<_, InputError>>()?,
             wall_s: JUDGE_WALL_S,
+            infer_outputs: is_ours && definition.outputs.is_empty(),
         },
     })
 }

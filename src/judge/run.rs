@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
+use super::foreign::ForeignRun;
 use super::inputs::{self, Prepared};
 use super::philox::Draws;
 use super::profiles::EXACT_INTEGERS;
@@ -24,8 +25,8 @@ use super::trials::{Trial, TrialOutcome};
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::protocol::{
-    Autotune, Compare, Compared, Define, Event, InterpreterOptions, Limits, Open, Opened, Outcome, Parameter,
-    ProgramOrder, Ran, Request, Run, RunnerId,
+    Autotune, CaseMade, Compare, Compared, Define, Event, ForeignTruth, InterpreterOptions, Limits, Open,
+    Opened, Outcome, Parameter, ProgramOrder, Ran, Request, Run, RunnerId,
 };
 use crate::runner::{Worker, WorkerError};
 use crate::spec::{Definition, Dtype};
@@ -33,7 +34,7 @@ use crate::spec::{Definition, Dtype};
 /// Wall clock of one case.
 pub(super) const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of the import of the user's file.
-const IMPORT_WALL_S: f64 = 60.0;
+pub(super) const IMPORT_WALL_S: f64 = 60.0;
 /// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
 pub(super) const JUDGE_WALL_S: f64 = 120.0;
 /// Programs of each launch that a sampled case runs.
@@ -51,7 +52,7 @@ const AHEAD: usize = 1;
 /// Unique names of runners and cases, for all checks of this process.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
-fn fresh_name(prefix: &str) -> String {
+pub(super) fn fresh_name(prefix: &str) -> String {
     format!("{prefix}{}", NEXT_NAME.fetch_add(1, Ordering::Relaxed))
 }
 
@@ -69,6 +70,8 @@ pub(super) struct CheckRun<'a, W> {
     pub(super) worker: &'a W,
     pub(super) oracle: &'a Oracle,
     pub(super) source: &'a Source,
+    /// A reference that is not ours.
+    pub(super) foreign: Option<&'a ForeignRun>,
     pub(super) seed: u64,
     /// When the check began.
     pub(super) began: Instant,
@@ -158,9 +161,14 @@ impl<W: Worker> CheckRun<'_, W> {
     /// Loads the candidate for the first time. Afterwards it is known which variants it can be asked for.
     pub(super) async fn load(&self) -> Result<Candidate, Finding> {
         self.define().await?;
-        self.open().await.map_err(|stop| {
+        let candidate = self.open().await.map_err(|stop| {
             stop.finding.unwrap_or_else(|| judge_failed("the file could not be loaded".to_owned()))
-        })
+        })?;
+        if let Err(finding) = self.open_reference().await {
+            self.close(&candidate).await;
+            return Err(finding);
+        }
+        Ok(candidate)
     }
 
     /// The Definitions that the candidate can be asked for, and the lines for the others.
@@ -196,6 +204,7 @@ impl<W: Worker> CheckRun<'_, W> {
         outcomes.first_verdict_ms = progress.first_verdict_ms;
         outcomes.findings.extend(progress.findings);
         outcomes.not_run.extend(summed(progress.not_run));
+        self.close_reference().await;
         outcomes
     }
 
@@ -204,6 +213,9 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn define(&self) -> Result<(), Finding> {
+        if self.foreign.is_some() {
+            return Ok(());
+        }
         for Variant { definition, .. } in &self.oracle.variants {
             let request = Request::Define(Define {
                 definition: definition.name.clone(),
@@ -214,6 +226,11 @@ impl<W: Worker> CheckRun<'_, W> {
             match self.worker.request(request).await {
                 Ok(Outcome::Done(_)) => {}
                 Ok(Outcome::Failed { code, message }) => return Err(unavailable(&code, message)),
+                Ok(Outcome::Raised(raised)) => {
+                    let message =
+                        format!("the reference cannot be used: {}: {}", raised.exception, raised.message);
+                    return Err(Finding::plain(Code::ReferenceFailed, message));
+                }
                 Ok(other) => {
                     let name = &definition.name;
                     return Err(judge_failed(format!(
@@ -228,20 +245,7 @@ impl<W: Worker> CheckRun<'_, W> {
 
     pub(super) async fn open(&self) -> Result<Candidate, Stop> {
         let runner = fresh_name("r");
-        let request = Request::Open(Open {
-            runner: runner.clone(),
-            path: self.source.path.clone(),
-            text_path: self.source.text_path.clone(),
-            entry: self.oracle.entry.clone(),
-            search_paths: self.source.search_paths.clone(),
-            environment: Default::default(),
-            limits: Limits {
-                import_wall_s: IMPORT_WALL_S,
-                address_space_bytes: ADDRESS_SPACE_BYTES,
-                resident_bytes: self.source.resident_bytes,
-                output_tail_bytes: 64 * 1024,
-            },
-        });
+        let request = open_request(self.source, &self.oracle.entry, &runner);
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => match self.signature_problem(&opened.parameters) {
@@ -278,7 +282,7 @@ impl<W: Worker> CheckRun<'_, W> {
         self.close_runner(&candidate.runner).await;
     }
 
-    async fn close_runner(&self, runner: &str) {
+    pub(super) async fn close_runner(&self, runner: &str) {
         // A runner that is gone already is no news.
         let _ = self.worker.request(Request::Close { runner: runner.to_owned() }).await;
     }
@@ -317,10 +321,20 @@ impl<W: Worker> CheckRun<'_, W> {
         let Some(Variant { definition, .. }) = self.variant(case) else {
             return Err(judge_ended(format!("nobody knows the Definition `{}`", case.definition)));
         };
-        let prepared = inputs::prepare(definition, case, fresh_name("k"), self.seed)
-            .map_err(|error| judge_ended(error.to_string()))?;
+        let mut prepared =
+            inputs::prepare(definition, case, fresh_name("k"), self.seed, self.foreign.is_none())
+                .map_err(|error| judge_ended(error.to_string()))?;
+        if definition.outputs.is_empty() && self.foreign.is_some() {
+            prepared.request.outputs =
+                self.ask_reference_for_outputs(&prepared).await.map_err(Ended::NoTruth)?;
+        }
         match self.worker.request(Request::Prepare(prepared.request.clone())).await {
-            Ok(Outcome::Done(_)) => Ok(prepared),
+            Ok(Outcome::Done(value)) => {
+                if prepared.request.infer_outputs {
+                    prepared.request.outputs = read::<CaseMade>(value).map_err(judge_ended)?.outputs;
+                }
+                Ok(prepared)
+            }
             Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),
             Ok(other) => Err(judge_ended(format!("{other:?}"))),
             Err(error) => Err(judge_ended(error.to_string())),
@@ -411,7 +425,11 @@ impl<W: Worker> CheckRun<'_, W> {
         let request = Request::Run(Run {
             runner: runner.clone(),
             case: prepared.request.case.clone(),
-            arguments: variant.arguments(parameters),
+            arguments: variant
+                .arguments(parameters)
+                .into_iter()
+                .chain(self.oracle.destination_arguments())
+                .collect(),
             wall_s: manner.wall_s,
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
@@ -430,6 +448,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 other_poison: manner.other_poison,
             },
             hold: manner.hold,
+            widened: false,
         });
         match self.cancellable(runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Ran>(value) {
@@ -567,6 +586,12 @@ impl<W: Worker> CheckRun<'_, W> {
             intermediate: definition.extras.tolerance.intermediate,
             precision: definition.extras.precision,
         };
+        let null_candidates = case.stage == Stage::Smoke;
+        let truth = match self.foreign_truth(prepared, null_candidates).await {
+            Ok(truth) => truth,
+            Err(finding) => return Ended::NoTruth(finding),
+        };
+        let derived = truth.as_ref().map(ForeignTruth::cases).unwrap_or_default();
         let request = Request::Compare(Compare {
             case: prepared.request.case.clone(),
             tolerances: prepared
@@ -577,11 +602,17 @@ impl<W: Worker> CheckRun<'_, W> {
                 .map(|plain| if case.stage == Stage::Stability { with_conditioning(plain) } else { plain })
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
-            null_candidates: case.stage == Stage::Smoke,
-            exact_if_agree: case.profile == EXACT_INTEGERS,
+            null_candidates,
+            truth,
+            // Of a function that a comment names nobody knows that it is linear, and one may be exact by chance.
+            exact_if_agree: case.profile == EXACT_INTEGERS && !definition.extras.only_sizes,
             wall_s: JUDGE_WALL_S,
         });
-        match self.worker.request(request).await {
+        let compared = self.worker.request(request).await;
+        for case in derived {
+            let _ = self.worker.request(Request::Release { case }).await;
+        }
+        match compared {
             Ok(Outcome::Done(value)) => match read::<Compared>(value) {
                 Ok(compared) => Ended::Ran { ran, compared: Some(compared) },
                 Err(message) => judge_ended(message),
@@ -600,6 +631,23 @@ impl<W: Worker> CheckRun<'_, W> {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
+}
+
+pub(super) fn open_request(source: &Source, entry: &str, runner: &str) -> Request {
+    Request::Open(Open {
+        runner: runner.to_owned(),
+        path: source.path.clone(),
+        text_path: source.text_path.clone(),
+        entry: entry.to_owned(),
+        search_paths: source.search_paths.clone(),
+        environment: Default::default(),
+        limits: Limits {
+            import_wall_s: IMPORT_WALL_S,
+            address_space_bytes: ADDRESS_SPACE_BYTES,
+            resident_bytes: source.resident_bytes,
+            output_tail_bytes: 64 * 1024,
+        },
+    })
 }
 
 /// Whether values of a sampled run mean nothing although their form is right: an output that several

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, broadcast};
 
 use super::*;
 use crate::judge::NotRun;
-use crate::oracle::OracleLabel;
+use crate::oracle::{OracleLabel, Reference};
 use crate::runner::WorkerVersions;
 use crate::spec::builtin_named;
 
@@ -65,9 +65,9 @@ impl Worker for FakeWorker {
                 self.note("open");
                 (self.import)(self.opens.fetch_add(1, Ordering::Relaxed))
             }
-            Request::Prepare(_) => {
+            Request::Prepare(_) | Request::Derive(_) => {
                 self.note("prepare");
-                done(json!({}))
+                done(json!({"possible": true}))
             }
             Request::Run(_) => {
                 let run = self.runs.fetch_add(1, Ordering::Relaxed) as usize;
@@ -165,6 +165,9 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
             definition: builtin_named("softmax").expect("a Definition of this binary"),
             parameters: Vec::new(),
         }],
+        reference: Reference::Ours,
+        stated_at: None,
+        destinations: Vec::new(),
     };
     let source = Source {
         path: "/k.py".to_owned(),
@@ -177,6 +180,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         worker,
         oracle: &oracle,
         source: &source,
+        foreign: None,
         seed: 7,
         began: Instant::now(),
         events: &events,

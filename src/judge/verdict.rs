@@ -91,8 +91,11 @@ pub enum Code {
     Unsupported,
     Timeout,
     OutOfMemory,
-    /// The reference or our own process failed; never the user's fault.
+    /// Our own process failed; never the user's fault.
     JudgeFailed,
+    /// What says what is right raised, changed its inputs, or gave no usable values: nothing is known of the
+    /// kernel.
+    ReferenceFailed,
     /// A sampled run whose outputs are not stored by one launch alone.
     NotComparable,
     /// The entry returned something without launching a Triton kernel: there was nothing to judge.
@@ -112,7 +115,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -152,6 +155,7 @@ impl Code {
         Self::Timeout,
         Self::OutOfMemory,
         Self::JudgeFailed,
+        Self::ReferenceFailed,
         Self::NotComparable,
         Self::NotLaunched,
         Self::OtherKernel,
@@ -172,8 +176,8 @@ impl Code {
             | Raised | Crashed | Exited => Verdict::Wrong,
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
             | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
-            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable
-            | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | ReferenceFailed
+            | NotComparable | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }

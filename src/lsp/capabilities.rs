@@ -16,6 +16,8 @@ pub(crate) struct ClientProfile {
     pub(crate) code_action_literals: bool,
     /// Edits with document versions.
     pub(crate) document_changes: bool,
+    /// Edits that make files.
+    pub(crate) create_files: bool,
     pub(crate) markdown: bool,
     pub(crate) server_status: bool,
 }
@@ -42,6 +44,9 @@ impl ClientProfile {
             document_changes: workspace
                 .and_then(|workspace| workspace.workspace_edit.as_ref()?.document_changes)
                 .unwrap_or(false),
+            create_files: workspace
+                .and_then(|workspace| workspace.workspace_edit.as_ref()?.resource_operations.as_ref())
+                .is_some_and(|operations| operations.contains(&ResourceOperationKind::Create)),
             markdown: documents
                 .and_then(|documents| documents.hover.as_ref()?.content_format.as_ref())
                 .is_some_and(|formats| formats.contains(&MarkupKind::Markdown)),
@@ -84,7 +89,11 @@ pub(crate) fn server(client: &ClientProfile) -> ServerCapabilities {
         code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         code_action_provider: Some(if client.code_action_literals {
             CodeActionProviderCapability::Options(CodeActionOptions {
-                code_action_kinds: Some(vec![CodeActionKind::QUICKFIX, CodeActionKind::EMPTY]),
+                code_action_kinds: Some(vec![
+                    CodeActionKind::QUICKFIX,
+                    CodeActionKind::REFACTOR,
+                    CodeActionKind::EMPTY,
+                ]),
                 ..CodeActionOptions::default()
             })
         } else {

@@ -19,7 +19,7 @@ pub enum MissKind {
     #[error("no `@triton.jit` function in this file; nothing to check")]
     NoKernel,
     #[error(
-        "there are kernels, but nothing says what they should compute; add a line such as `KERNEL_TYPE = \"softmax\"` and a function `kernel_fn` that launches the kernel"
+        "there are kernels, but nothing says what they should compute; write above the function that launches the kernel a comment such as `# warpsmith: ref=torch.nn.functional.silu x=f16[M,N] M=1,127 N=1000`, or add `KERNEL_TYPE = \"softmax\"` and a function `kernel_fn` that launches the kernel"
     )]
     NoConvention,
     #[error("`KERNEL_TYPE` is \"{found}\", which this version cannot check; it knows {}", known.join(", "))]
@@ -38,6 +38,8 @@ pub enum MissKind {
         "`kernel_fn` is itself a `@triton.jit` function and cannot be called from Python; rename it and add `{signature}` that launches it"
     )]
     KernelFnIsKernel { signature: String },
+    #[error("{0}")]
+    Comment(String),
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
 }

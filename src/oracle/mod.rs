@@ -1,19 +1,22 @@
 //! Where truth comes from for one file, and what to call it.
 
+mod comment;
 mod conventions;
 mod miss;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use comment::{Draft, draft};
 pub use miss::{MissKind, OracleMiss};
 
-use crate::runner::protocol::{Argument, ArgumentSource};
-use crate::source::SourceModel;
+use crate::runner::protocol::{Argument, ArgumentSource, Place};
+use crate::source::{SourceModel, line_of};
 use crate::spec::Definition;
 
 /// The rung of the ladder, and the words that stand beside every verdict.
@@ -33,13 +36,49 @@ pub struct Oracle {
     pub entry: String,
     /// At least one; the first is what an entry without options stands for.
     pub variants: Vec<Variant>,
+    pub reference: Reference,
+    /// Bytes of the file where it is said what is right.
+    pub stated_at: Option<Range<usize>>,
+    /// Outputs that the entry writes into an argument, by name; all of them or none. Then what it returns
+    /// does not matter.
+    pub destinations: Vec<Mapping>,
+}
+
+/// Who computes the expected values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The Definition's own source, run by the judge: it is ours, or calls one named function of torch.
+    Ours,
+    /// A function that is not ours: it runs in a process of its own, after the candidate, and its outputs
+    /// cross like a candidate's.
+    Foreign(ForeignReference),
+}
+
+/// A function of the user's that says what is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignReference {
+    pub file: ForeignFile,
+    pub function: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignFile {
+    /// The judged file.
+    Same,
+    Other(PathBuf),
+    /// A text that comes with the oracle, imported under this file's name.
+    Text {
+        path: PathBuf,
+        text: String,
+    },
 }
 
 /// One Definition that the entry implements, with the options that choose it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub definition: Arc<Definition>,
-    /// How the convention calls the entry: one item for each input of the Definition, in its order.
+    /// How the convention calls the entry: one item for each input of the Definition, in the order in which a
+    /// reference takes them.
     pub parameters: Vec<Mapping>,
 }
 
@@ -61,6 +100,7 @@ impl Oracle {
         let missing: Vec<&str> = variant
             .parameters
             .iter()
+            .chain(&self.destinations)
             .filter(|mapping| !mapping.optional && !mapping.is_taken_by(&names))
             .map(|mapping| mapping.parameter.as_str())
             .collect();
@@ -68,14 +108,15 @@ impl Oracle {
             .iter()
             .filter(|(name, has_default)| !has_default && !name.starts_with('*'))
             .map(|(name, _)| name.as_str())
-            .filter(|name| !variant.fills(name))
+            .filter(|name| !variant.fills(name) && !self.destinations.iter().any(|to| to.parameter == *name))
             .collect();
         let problem = match (missing.is_empty(), unfilled.is_empty()) {
             (true, true) => return None,
             (false, _) => format!("has no parameter {}", listed(&missing)),
             (true, false) => format!("needs {}, which nothing fills", listed(&unfilled)),
         };
-        let wanted: Vec<String> = variant.parameters.iter().map(Mapping::in_signature).collect();
+        let mappings = variant.parameters.iter().chain(&self.destinations);
+        let wanted: Vec<String> = mappings.map(Mapping::in_signature).collect();
         Some(format!(
             "`{entry}({})` {problem}; {} calls it by keyword: write `def {entry}({}):`",
             names.join(", "),
@@ -97,6 +138,22 @@ impl Oracle {
             None => Ok(()),
             Some((name, _)) => Err(format!("`{}` has no parameter `{name}`", self.entry)),
         }
+    }
+}
+
+impl Oracle {
+    /// Where it is said what is right, in the file of this path and text.
+    pub fn place(&self, path: &Path, text: &str) -> Option<Place> {
+        let at = self.stated_at.as_ref()?;
+        Some(Place { file: path.display().to_string(), line: line_of(text, at.start) })
+    }
+
+    /// The outputs that are passed to the entry.
+    pub fn destination_arguments(&self) -> impl Iterator<Item = Argument> {
+        self.destinations.iter().map(|mapping| Argument {
+            parameter: mapping.parameter.clone(),
+            source: ArgumentSource::Output { output: mapping.input.clone() },
+        })
     }
 }
 
@@ -139,13 +196,19 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds where truth comes from for a file. `path` is not read.
+/// Finds where truth comes from for a file. `path` is not read. `asked` chooses among several comments the one
+/// that concerns this kernel.
+///
+/// A comment was written for us and names its function, so it is believed before a convention.
 ///
 /// # Errors
 /// Why nothing was found, and what to do next.
-pub fn find(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
+pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Result<Oracle, OracleMiss> {
     if model.kernels.is_empty() {
         return Err(OracleMiss::new(MissKind::NoKernel, None));
+    }
+    if let Some(found) = comment::find(path, text, model, asked) {
+        return found;
     }
     let file = conventions::File { path, text, model };
     for convention in conventions::ALL {

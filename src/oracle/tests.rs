@@ -7,7 +7,7 @@ use crate::source::parse;
 const KERNEL: &str = "import triton\n@triton.jit\ndef kernel(x): pass\n";
 
 fn found(text: &str) -> Result<Oracle, OracleMiss> {
-    find(Path::new("file.py"), text, &parse(text))
+    find(Path::new("file.py"), text, &parse(text), None)
 }
 
 fn with_kernel(code: &str) -> Result<Oracle, OracleMiss> {
@@ -94,6 +94,7 @@ fn options_are_passed_only_to_their_parameter() {
         let arguments = oracle.variants[0].arguments(&strings(parameters));
         let told = |argument: Argument| match argument.source {
             ArgumentSource::Input { input } => format!("{}={input}", argument.parameter),
+            ArgumentSource::Output { output } => format!("{}->{output}", argument.parameter),
             ArgumentSource::Value { value } => format!("{}:={value}", argument.parameter),
         };
         arguments.into_iter().map(told).collect()

@@ -43,8 +43,11 @@ pub enum Request {
     Define(Define),
     /// Takes a warm runner and loads one Solution into it. Done: [`Opened`].
     Open(Open),
-    /// The judge makes the inputs (a private copy and one memfd each). Done: `{}`.
+    /// The judge makes the inputs (a private copy and one memfd each). Done: [`CaseMade`].
     Prepare(Prepare),
+    /// The judge makes another case from a prepared one, for a reference that is not ours.
+    /// Done: [`CaseMade`].
+    Derive(Derive),
     /// The candidate runs on a prepared case. Done: [`Ran`].
     Run(Run),
     /// The judge compares what the candidate left in the output memory with the reference, which it
@@ -128,7 +131,8 @@ pub struct Parameter {
 #[derive(Clone, Debug, Serialize)]
 pub struct Prepare {
     pub case: CaseId,
-    pub definition: String,
+    /// `None` when the expected values are computed by a process of their own (see [`ForeignTruth`]).
+    pub definition: Option<String>,
     /// Key of the Philox generator. Secret until the verdict.
     pub seed: u64,
     /// In the Definition's order.
@@ -137,6 +141,42 @@ pub struct Prepare {
     pub outputs: Vec<OutputSpec>,
     /// As [`Define::wall_s`]; every prepared case is lost with the judge runner.
     pub wall_s: f64,
+    /// The reference is asked, without values, what it returns; `outputs` is empty then.
+    pub infer_outputs: bool,
+}
+
+/// Answer to [`Request::Prepare`] and [`Request::Derive`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct CaseMade {
+    /// `false` when the inputs cannot be changed that way (no floats to make coarser); there is no case then.
+    #[serde(default)]
+    pub possible: bool,
+    /// Given or inferred.
+    #[serde(default)]
+    pub outputs: Vec<OutputSpec>,
+}
+
+/// A case for a reference that is not ours: the inputs of another one, in memory of its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Derive {
+    pub case: CaseId,
+    pub of: CaseId,
+    pub change: Change,
+    /// As those of `of`; all but with [`Change::Same`] floats become float64.
+    pub outputs: Vec<OutputSpec>,
+}
+
+/// What happens to the inputs of a derived case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    Same,
+    /// The same values in float64.
+    Widened,
+    /// Drawn from another seed, in float64.
+    OtherSeed,
+    /// Rounded to a coarser mantissa, in float64.
+    CoarseInputs,
 }
 
 /// One input of one case.
@@ -166,7 +206,7 @@ pub struct TensorInput {
 }
 
 /// What one output must look like. Outputs are contiguous.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
     pub name: String,
     pub dtype: Dtype,
@@ -185,6 +225,8 @@ pub struct Run {
     pub interpreter: InterpreterOptions,
     /// Keep what the entry returns alive, until another call says so.
     pub hold: bool,
+    /// Casts to float32 become casts to float64, and what is returned is handed over in float64.
+    pub widened: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -210,6 +252,8 @@ pub struct Argument {
 pub enum ArgumentSource {
     /// The tensor or scalar of this input of the case.
     Input { input: String },
+    /// The memory of this output of the case: the entry writes into it (destination passing).
+    Output { output: String },
     /// An option that the reference has built in.
     Value { value: Value },
 }
@@ -408,6 +452,20 @@ pub struct Compare {
     /// Where the reference in the case's dtype equals the float64 one in every element, the operation is
     /// exact on these inputs, and so must be the candidate.
     pub exact_if_agree: bool,
+    /// Where a reference that is not ours left its values; `None` when the judge computes them.
+    pub truth: Option<ForeignTruth>,
+}
+
+/// Cases that a reference that is not ours ran on.
+#[derive(Clone, Debug, Serialize)]
+pub struct ForeignTruth {
+    /// [`Change::Widened`].
+    pub float64: CaseId,
+    /// [`Change::Same`].
+    pub in_dtype: CaseId,
+    /// Only for null candidates.
+    pub other_seed: Option<CaseId>,
+    pub coarse_inputs: Option<CaseId>,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see

@@ -27,7 +27,8 @@ pub struct Definition {
     /// In the order of positional arguments.
     #[serde(serialize_with = "as_map")]
     pub inputs: Vec<(String, TensorSpec)>,
-    /// In the order of the returned tuple and of arguments in destination-passing style.
+    /// In the order of the returned tuple and of arguments in destination-passing style. Empty only in a
+    /// Definition made on the fly whose outputs the reference itself tells, case by case.
     #[serde(serialize_with = "as_map")]
     pub outputs: Vec<(String, TensorSpec)>,
     /// Python expressions over axes and inputs; parsed, never evaluated.

@@ -44,6 +44,9 @@ pub struct Extras {
     /// Named values of all variable axes, in the file's order.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     pub sizes: Vec<(String, AxisValues)>,
+    /// Only `sizes` are judged, no others are made up: nobody says that the entry takes them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub only_sizes: bool,
     /// Names of the sizes that are timed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bench: Vec<String>,

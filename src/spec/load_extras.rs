@@ -11,7 +11,7 @@ use super::load::{check_run, read_dtype};
 use super::problem::JsonPath;
 use super::reader::{At, Object, Reader, listed};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "dtypes",
     "args",
     "vary",
@@ -22,6 +22,7 @@ const KEYS: [&str; 17] = [
     "profiles",
     "layouts",
     "sizes",
+    "only_sizes",
     "bench",
     "flops",
     "bytes",
@@ -51,6 +52,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
         layouts: words(reader, &object, "layouts"),
         bench: read_bench(reader, &object, &sizes),
         sizes,
+        only_sizes: reader.boolean(&object, "only_sizes"),
         flops: read_expression(reader, object.get("flops"), definition, &[ITEMSIZE]),
         bytes: read_expression(reader, object.get("bytes"), definition, &[ITEMSIZE]),
         tolerance: read_tolerance(reader, &object, definition),

@@ -30,18 +30,76 @@ fn every_action_of_a_lens_is_a_code_action() {
     let mut server = Server::start();
     let uri = server.open("copy.py", COPY);
     let found = actions(&mut server, &uri, 7, None);
-    assert_eq!(titles(&found), ["Check now"]);
-    assert_eq!(found[0]["command"]["command"], "warpsmith.check");
+    assert_eq!(titles(&found), ["Describe this kernel for warpsmith", "Check now"]);
+    assert_eq!(found[1]["command"]["command"], "warpsmith.check");
     assert!(actions(&mut server, &uri, 0, None).is_empty(), "nothing outside of kernels");
     assert!(actions(&mut server, &uri, 7, Some("quickfix")).is_empty());
 
     server.save(&uri, None);
     let call = server.next_check();
     let found = actions(&mut server, &uri, 7, None);
-    assert_eq!(titles(&found), ["Cancel the running check"]);
-    assert_eq!(found[0]["command"]["command"], "warpsmith.cancel");
+    assert_eq!(titles(&found), ["Describe this kernel for warpsmith", "Cancel the running check"]);
+    assert_eq!(found[1]["command"]["command"], "warpsmith.cancel");
     server.command("warpsmith.cancel", &uri).expect("accepted");
     call.finish_cancelled();
+}
+
+const SILU: &str = "\
+import triton
+import triton.language as tl
+
+@triton.jit
+def silu_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def silu(x):
+    y = torch.empty_like(x)
+    silu_kernel[(1,)](x, y, x.numel(), BLOCK=128)
+    return y
+";
+
+#[test]
+fn a_comment_is_drafted_where_nothing_says_what_is_right() {
+    const TITLE: &str = "Describe this kernel for warpsmith";
+    let mut server = Server::start();
+    let uri = server.open("silu.py", SILU);
+    let found = actions(&mut server, &uri, 5, Some("refactor"));
+    assert_eq!(titles(&found), [TITLE]);
+    let edit = &found[0]["edit"]["documentChanges"][0]["edits"][0];
+    assert_eq!(edit["range"]["start"], json!({ "line": 8, "character": 0 }));
+    let draft = "# warpsmith: ref=torch.nn.functional.silu x=f16|f32[M,N] M=1,127 N=255,1000\n";
+    assert_eq!(edit["newText"], draft);
+    server.edit(&uri, 2, (8, 0), (8, 0), draft);
+    assert!(actions(&mut server, &uri, 5, Some("refactor")).is_empty(), "described already");
+}
+
+#[test]
+fn a_wrong_case_is_written_down_only_for_the_text_that_was_judged() {
+    const TITLE: &str = "Write the wrong case down as a Python file";
+    let text = SILU.replace("def silu(x)", "# warpsmith: ref=torch.abs x=f32[M,N] M=4 N=16\ndef silu(x)");
+    let mut server = Builder::default()
+        .capability("/workspace/workspaceEdit/resourceOperations", json!(["create"]))
+        .start();
+    let uri = server.open("silu.py", &text);
+    server.command("warpsmith.check", &uri).expect("accepted");
+    let mut wrong =
+        failing(launched("silu_kernel", case(16, Dtype::Float32)), finding(Code::Mismatch, None, "off"));
+    wrong.case.definition = "silu".to_owned();
+    wrong.case.axes = [("M".to_owned(), 4), ("N".to_owned(), 16)].into();
+    let mut report = report_of(vec![wrong]);
+    report.provenance.source_hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+    server.next_check().finish(report);
+    server.diagnostics();
+    let found = actions(&mut server, &uri, 5, Some("refactor"));
+    assert_eq!(titles(&found), [TITLE]);
+    let [made, filled] = [0, 1].map(|at| found[0]["edit"]["documentChanges"][at].clone());
+    assert_eq!(made["kind"], "create");
+    assert!(made["uri"].as_str().is_some_and(|uri| uri.ends_with("/repro_silu.py")), "{made}");
+    assert!(filled["edits"][0]["newText"].as_str().is_some_and(|text| text.contains("warpsmith found: off")));
+    server.edit(&uri, 2, (0, 0), (0, 0), "# changed\n");
+    server.diagnostics();
+    assert!(actions(&mut server, &uri, 6, Some("refactor")).is_empty());
 }
 
 #[test]

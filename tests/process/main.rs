@@ -4,9 +4,11 @@
 //! test here counts as skipped.
 
 mod bad_inputs;
+mod comment;
 mod environment;
 mod harness;
 mod life;
 mod planted_bugs;
+mod repro;
 mod stage_bugs;
 mod starters;

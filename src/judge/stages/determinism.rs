@@ -6,7 +6,7 @@ use crate::judge::{Coverage, Stage};
 use crate::spec::{Definition, Dtype};
 
 pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
-    let small = smallest_axes(definition);
+    let Some(small) = smallest_axes(definition) else { return };
     let on = |axes, dtype| case(definition, Stage::Determinism, axes, dtype, Coverage::Full);
     if let Some(medium) = medium_axes(definition).filter(|axes| *axes != small) {
         plan.cases.extend(dtypes.iter().map(|&dtype| on(medium.clone(), dtype)));

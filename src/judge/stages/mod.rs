@@ -5,6 +5,7 @@ mod edge;
 mod smoke;
 mod stability;
 mod sweep;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -34,36 +35,42 @@ pub(super) struct Plan {
     pub(super) not_run: Vec<NotRun>,
 }
 
-/// Plans the stages that were asked for, for every Definition. The same seed gives the same plan.
-pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64) -> Plan {
+/// Plans the stages that were asked for, for every Definition. `is_ours`: the judge computes what is right. The same seed gives the same plan.
+pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64, is_ours: bool) -> Plan {
     let mut plan = Plan::default();
     for stage in Stage::ALL {
         let asked = options.stages.is_empty() || options.stages.contains(&stage);
         match stage {
             Stage::Smoke if asked => {
                 definitions.iter().for_each(|definition| {
-                    smoke::plan(definition, &dtypes(definition, options), &mut plan);
+                    let plan_smoke = if definition.extras.only_sizes { told::smoke } else { smoke::plan };
+                    plan_smoke(definition, &dtypes(definition, options), &mut plan);
                 });
             }
             Stage::Sweep if asked => {
                 definitions.iter().for_each(|definition| {
-                    sweep::plan(definition, &dtypes(definition, options), seed, &mut plan);
+                    let dtypes = dtypes(definition, options);
+                    if definition.extras.only_sizes {
+                        told::sweep(definition, &dtypes, &mut plan);
+                    } else {
+                        sweep::plan(definition, &dtypes, seed, &mut plan);
+                    }
                 });
             }
             Stage::Stability if asked => {
-                definitions.iter().for_each(|definition| {
+                for definition in told::take(definitions, stage, is_ours, &mut plan) {
                     stability::plan(definition, &dtypes(definition, options), &mut plan);
-                });
+                }
             }
             Stage::Edge if asked => {
-                definitions.iter().for_each(|definition| {
+                for definition in told::take(definitions, stage, is_ours, &mut plan) {
                     edge::plan(definition, &dtypes(definition, options), &mut plan);
-                });
+                }
             }
             Stage::Determinism if asked => {
-                definitions.iter().for_each(|definition| {
+                for definition in told::take(definitions, stage, is_ours, &mut plan) {
                     determinism::plan(definition, &dtypes(definition, options), &mut plan);
-                });
+                }
             }
             _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
         }
@@ -133,25 +140,42 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// The axes on which determinism tries processes and configurations.
-pub(super) fn smallest_axes(definition: &Definition) -> BTreeMap<String, u64> {
-    smoke::axes(definition)
+/// The axes on which determinism tries processes and configurations: those of smoke. `None` when a
+/// Definition names all its sizes and none of them can be run whole.
+pub(super) fn smallest_axes(definition: &Definition) -> Option<BTreeMap<String, u64>> {
+    let axes = if definition.extras.only_sizes {
+        told::smallest_whole(definition)?.clone()
+    } else {
+        smoke::axes(definition)
+    };
+    Some(definition.with_derived(&axes))
 }
 
 /// The largest size of the Definition that runs whole in a fraction of a second, if one does.
 fn medium_axes(definition: &Definition) -> Option<BTreeMap<String, u64>> {
     let is_medium = |axes: &&BTreeMap<String, u64>| {
-        let flops = definition.flops(axes, Dtype::Float32).ok().flatten().unwrap_or(0);
-        elements(definition, axes) <= MEDIUM_ELEMENTS && flops <= MEDIUM_FLOPS
+        elements(definition, axes) <= MEDIUM_ELEMENTS && flops(definition, axes) <= MEDIUM_FLOPS
     };
     let sizes = definition.extras.sizes.iter().map(|(_, axes)| axes);
-    sizes.filter(is_medium).max_by_key(|axes| elements(definition, axes)).cloned()
+    let largest = sizes.filter(is_medium).max_by_key(|axes| elements(definition, axes));
+    largest.map(|axes| definition.with_derived(axes))
+}
+
+fn flops(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
+    let told = definition.flops(axes, Dtype::Float32).ok().flatten();
+    told.unwrap_or_else(|| work(definition, axes))
+}
+
+/// For an operation of which nobody says how much it computes: a product over all its axes, as in a matrix
+/// product; it only decides how much of a case is run.
+fn work(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
+    definition.all_axes(axes).values().fold(2, |product, &length| product.saturating_mul(length))
 }
 
 /// What can be done with these axes on the CPU.
 fn coverage(definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Coverage> {
     let elements = elements(definition, axes);
-    let flops = definition.flops(axes, Dtype::Float32).ok().flatten().unwrap_or(0);
+    let flops = flops(definition, axes);
     if elements <= FULL_ELEMENTS && flops <= FULL_FLOPS {
         Some(Coverage::Full)
     } else if elements <= SAMPLED_ELEMENTS && flops <= SAMPLED_FLOPS {
@@ -175,7 +199,7 @@ mod tests {
     }
 
     fn planned(name: &str, options: &CheckOptions, seed: u64) -> Plan {
-        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed)
+        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed, true)
     }
 
     #[test]
@@ -220,7 +244,7 @@ mod tests {
         definition.extras.profiles = vec!["nan".to_owned(), "gamma".to_owned()];
         definition.extras.layouts = vec!["transposed".to_owned(), "twisted".to_owned()];
         let options = CheckOptions { stages: vec![Stage::Stability, Stage::Edge], ..CheckOptions::default() };
-        let plan = plan(&[&definition], &options, 1);
+        let plan = plan(&[&definition], &options, 1, true);
         let of = |stage| plan.cases.iter().filter(move |case| case.stage == stage);
         assert!(of(Stage::Stability).all(|case| case.profile == "nan"));
         let layouts: Vec<&str> = of(Stage::Edge).map(|case| case.layout.as_str()).collect();

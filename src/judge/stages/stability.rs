@@ -3,7 +3,7 @@
 //! Each profile runs on a small shape in every dtype, and on a medium one in the dtypes in turn. Profiles
 //! with infinities and NaN run on the small shape only.
 
-use super::{Plan, case, medium_axes, smoke};
+use super::{Plan, case, medium_axes, smallest_axes};
 use crate::judge::{Case, Coverage, NotRun, Stage, profiles};
 use crate::spec::{Definition, Dtype};
 
@@ -13,7 +13,7 @@ pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
         let what = format!("{} profiles {}", Stage::Stability, unknown.join(", "));
         plan.not_run.push(NotRun::new(what, "no profile has this name"));
     }
-    let small = smoke::axes(definition);
+    let Some(small) = smallest_axes(definition) else { return };
     let medium = medium_axes(definition).filter(|axes| *axes != small);
     let mut turn = dtypes.iter().copied().cycle();
     for profile in profiles {

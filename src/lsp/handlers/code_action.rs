@@ -8,8 +8,9 @@ use tower_lsp::ls_types::{
 };
 
 use super::execute_command::{CANCEL, CHECK, command};
-use crate::judge::Code;
+use crate::judge::{Code, draft_comment};
 use crate::lsp::actions::ieee_dot::{self, ieee_dot};
+use crate::lsp::actions::{describe, repro};
 use crate::lsp::convert::{bytes_from, range_to};
 use crate::lsp::diagnostics::SOURCE;
 use crate::lsp::file_state::FileState;
@@ -22,6 +23,15 @@ pub(crate) fn code_action(snapshot: &Snapshot, params: &CodeActionParams) -> Opt
     let mut actions: CodeActionResponse = Vec::new();
     if snapshot.client.code_action_literals && wanted(params, &CodeActionKind::QUICKFIX) {
         actions.extend(ieee_fix(snapshot, file, params, &asked).map(CodeActionOrCommand::CodeAction));
+    }
+    if snapshot.client.code_action_literals && wanted(params, &CodeActionKind::REFACTOR_REWRITE) {
+        actions.extend(describe(snapshot, file, params, &asked).map(CodeActionOrCommand::CodeAction));
+    }
+    if snapshot.client.create_files
+        && wanted(params, &CodeActionKind::REFACTOR)
+        && concerns(file, params, &asked)
+    {
+        actions.extend(repro::action(file).map(CodeActionOrCommand::CodeAction));
     }
     if wanted(params, &CodeActionKind::EMPTY) && concerns(file, params, &asked) {
         let uri = &params.text_document.uri;
@@ -87,6 +97,25 @@ fn ieee_fix(
         diagnostics: (!fixed.is_empty()).then_some(fixed),
         edit: Some(workspace_edit(snapshot, file, &params.text_document.uri, edit)),
         is_preferred: Some(true),
+        ..CodeAction::default()
+    })
+}
+
+/// A drafted comment above the function that launches the kernel in the range.
+fn describe(
+    snapshot: &Snapshot,
+    file: &FileState,
+    params: &CodeActionParams,
+    asked: &ops::Range<usize>,
+) -> Option<CodeAction> {
+    let kernel = file.model.kernels.iter().find(|kernel| touches(&kernel.range, asked))?;
+    let draft = draft_comment(file.path.as_deref()?, &file.document.text(), &file.model, kernel)?;
+    let range = range_to(&file.document, &(draft.at..draft.at), snapshot.client.encoding);
+    let edit = TextEdit { range, new_text: draft.text };
+    Some(CodeAction {
+        title: describe::TITLE.to_owned(),
+        kind: Some(CodeActionKind::REFACTOR_REWRITE),
+        edit: Some(workspace_edit(snapshot, file, &params.text_document.uri, edit)),
         ..CodeAction::default()
     })
 }

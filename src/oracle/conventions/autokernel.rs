@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::File;
-use crate::oracle::{Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Variant};
+use crate::oracle::{Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference, Variant};
 use crate::source::SourceModel;
 use crate::spec::{Definition, builtin_named};
 
@@ -59,6 +59,9 @@ fn read(model: &SourceModel) -> Result<Oracle, OracleMiss> {
         label: OracleLabel { rung: 0, label: format!("AutoKernel {kernel_type} · torch ref") },
         entry: ENTRY.to_owned(),
         variants,
+        reference: Reference::Ours,
+        stated_at: Some(range),
+        destinations: Vec::new(),
     })
 }
 

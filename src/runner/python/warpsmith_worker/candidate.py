@@ -27,6 +27,7 @@ from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
 from .loading import import_user_file
 from .returned import EarlierResults, Output, flatten, hand_over
+from .widening import in_float64
 
 _PROGRESS_EVERY_S = 0.1
 
@@ -117,7 +118,7 @@ class Candidate:
         session = None
         try:
             case = self._memory_of(request, descriptors)
-            options = request["interpreter"]
+            options, widened = request["interpreter"], request.get("widened", False)
             session = _ours(
                 interpreter.Session,
                 max_programs=options["max_programs"],
@@ -128,13 +129,18 @@ class Candidate:
                 autotune=options.get("autotune", "drawn"),
             )
             began = time.perf_counter()
-            returned = self._call(session, case.arguments, options)
+            with in_float64() if widened else contextlib.nullcontext():
+                returned = self._call(session, case.arguments, options)
             run_ms = (time.perf_counter() - began) * 1e3
             report = _ours(session.report)
             values_matter = options["compare_values"]
+            if case.destinations:
+                returned = case.written()
             if request.get("hold"):
                 self.held = flatten(returned)
-            described = case.hand_over(returned, session if values_matter else None, self.shim.host.holds)
+            described = case.hand_over(
+                returned, session if values_matter else None, self.shim.host.holds, widened=widened
+            )
             self._mark_returned_before(returned, described)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
@@ -245,10 +251,32 @@ class _CaseMemory:
         self._descriptors = iter(descriptors)
         self.inputs = {item["name"]: self._input(item, known) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
-        self.arguments = {
-            item["parameter"]: self.inputs[item["input"]] if "input" in item else item["value"]
+        self.destinations = {
+            item["output"]: self._destination(item["output"])
             for item in request["arguments"]
+            if "output" in item
         }
+        self.arguments = {item["parameter"]: self._argument(item) for item in request["arguments"]}
+
+    def _argument(self, item: Message) -> Any:
+        if "output" in item:
+            return self.destinations[item["output"]]
+        return self.inputs[item["input"]] if "input" in item else item["value"]
+
+    def _destination(self, name: str) -> torch.Tensor:
+        """An output that the entry writes into: poisoned memory, of which every element counts."""
+        output = next(item for item in self.outputs if item.spec["name"] == name)
+        dtype, shape = by_name(output.spec["dtype"]).torch, output.spec["shape"]
+        strides = memory.contiguous_strides(shape)
+        if output.storage is None:
+            return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype)
+        tensor = memory.view_storage(output.storage, dtype, shape, strides)
+        interpreter.register_uninitialised(tensor)
+        return tensor
+
+    def written(self) -> list[torch.Tensor]:
+        """The outputs that were passed, in the case's order."""
+        return [self.destinations[output.spec["name"]] for output in self.outputs]
 
     def _input(self, item: Message, known: dict[str, Any] | None) -> Any:
         if "scalar" in item:
@@ -273,12 +301,17 @@ class _CaseMemory:
         return memory.map_storage(next(self._descriptors), item["storage_bytes"])
 
     def hand_over(
-        self, returned: Any, session: Any, is_in_host_memory: Callable[[torch.Tensor], bool]
+        self,
+        returned: Any,
+        session: Any,
+        is_in_host_memory: Callable[[torch.Tensor], bool],
+        *,
+        widened: bool,
     ) -> list[Message]:
         """Copy and describe what was returned, each value with the output at its place."""
         outputs = [*self.outputs, *[None] * len(flatten(returned))]
         return [
-            hand_over(value, output, self.inputs, session, is_in_host_memory)
+            hand_over(value, output, self.inputs, session, is_in_host_memory, widened=widened)
             for value, output in zip(flatten(returned), outputs, strict=False)
         ]
 

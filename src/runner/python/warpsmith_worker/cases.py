@@ -59,6 +59,13 @@ class Case:
         named = [item["input"] for item in arguments if "input" in item]
         return list({name: self.inputs[name] for name in named}.values())
 
+    def check_outputs_of(self, arguments: list[dict[str, Any]]) -> None:
+        """Raises KeyError when an argument names an output that the case has not."""
+        known = {item["name"] for item in self.outputs}
+        for item in arguments:
+            if "output" in item and item["output"] not in known:
+                raise KeyError(item["output"])
+
     def descriptors_of(self, items: list[TensorRecord]) -> list[int]:
         """Copies of the descriptors of the tensors with memory, in order."""
         return [os.dup(self._descriptors[item["key"]]) for item in items if item.get("has_memory")]

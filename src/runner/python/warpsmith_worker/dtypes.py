@@ -86,6 +86,8 @@ BY_NAME = {element.name: element for element in _ALL}
 BY_TORCH = {element.torch: element for element in _ALL}
 # Not in the protocol, but user code may well allocate it.
 BY_TORCH[torch.float64] = _float("float64", torch.float64, torch.int64, 0x7FFB5A7C1E3D9B42, 52, 23)
+# Between our own processes: a reference that is not ours hands its values over in it.
+BY_NAME["float64"] = BY_TORCH[torch.float64]
 
 
 class UnsupportedDtype(Exception):

@@ -7,12 +7,14 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from typing import Any, Literal
 
 import torch
 
-from . import compare, inputs, memory, poison
+from . import compare, foreign, inputs, memory, poison
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
 from .dtypes import ElementType, UnsupportedDtype, by_name
@@ -64,6 +66,15 @@ class SharedTensor:
             raise Refused("not-comparable", f"{self.name} was left untouched")
         return memory.view_storage(storage, self.element.torch, self.shape, self.strides, self.offset)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the candidate sees other bytes than the judge put there."""
+        return (
+            self.shared is not None
+            and self.private is not None
+            and not torch.equal(self.shared, self.private)
+        )
+
     def record(self) -> Message:
         """What the supervisor and a candidate may know about it."""
         return {
@@ -82,7 +93,8 @@ class SharedTensor:
 class Case:
     """A prepared case. Inputs are tensors or plain scalars, in the Definition's order."""
 
-    reference: Reference
+    reference: Reference | None
+    """None when what is right is computed by a process of its own."""
     seed: int
     specs: list[Message]
     inputs: list[SharedTensor | Any]
@@ -143,6 +155,7 @@ class Judge:
         handlers = {
             "define": self._define,
             "prepare": self._prepare,
+            "derive": self._derive,
             "rearm": self._rearm,
             "redraw": self._redraw,
             "repeat": self._repeat,
@@ -187,26 +200,69 @@ class Judge:
         return {"done": {}}, []
 
     def _prepare(self, request: Message) -> tuple[Message, list[int]]:
+        reference = self._reference_of(request)
+        specs, outputs = request["inputs"], request["outputs"]
+        if request.get("infer_outputs") and reference is not None:
+            outputs = foreign.inferred_outputs(reference, specs)
+        values_matter = not any(inputs.is_untouched(spec.get("fill")) for spec in specs)
+        case = Case(reference, request["seed"], specs, [], [], values_matter)
+        return self._add_case(
+            request["case"], case, outputs, lambda: map(self._make_input, specs, repeat(case), count())
+        )
+
+    def _derive(self, request: Message) -> tuple[Message, list[int]]:
+        """Another case for a reference that is not ours: the same inputs, widened, coarser, or drawn anew."""
+        origin = self.cases.get(request["of"])
+        if origin is None or not origin.values_matter:
+            raise Refused("unknown-case", f"case {request['of']} was not prepared with values")
+        arguments = self._changed_arguments(origin, request["change"])
+        if arguments is None:
+            return {"done": {"possible": False, "inputs": [], "outputs": []}}, []
+        widened = request["change"] != "same"
+        case = Case(None, origin.seed, origin.specs, [], [], True)
+        outputs = [foreign.widened(spec) if widened else spec for spec in request["outputs"]]
+
+        def make() -> Iterator[SharedTensor | Any]:
+            for position, (item, value) in enumerate(zip(origin.inputs, arguments, strict=True)):
+                is_tensor = isinstance(item, SharedTensor)
+                yield _shared_copy(position, item, value, widened=widened) if is_tensor else value
+
+        return self._add_case(request["case"], case, outputs, make)
+
+    def _reference_of(self, request: Message) -> Reference | None:
+        if request["definition"] is None:
+            return None
         reference = self.references.get(request["definition"])
         if reference is None:
             raise Refused("unknown-definition", f"{request['definition']} was not defined")
-        specs = request["inputs"]
-        values_matter = not any(inputs.is_untouched(spec.get("fill")) for spec in specs)
-        case = Case(reference, request["seed"], specs, [], [], values_matter)
+        return reference
+
+    def _changed_arguments(self, origin: Case, change: str) -> list[Any] | None:
+        if change in ("same", "widened"):
+            return origin.arguments()
+        return _other_arguments(origin, 0) if change == "other-seed" else _coarse_arguments(origin)
+
+    def _add_case(
+        self,
+        name: str,
+        case: Case,
+        outputs: list[Message],
+        make_inputs: Callable[[], Iterable[SharedTensor | Any]],
+    ) -> tuple[Message, list[int]]:
         try:
-            for position, spec in enumerate(specs):
-                case.inputs.append(self._make_input(spec, case, position))
-            for position, spec in enumerate(request["outputs"] if values_matter else ()):
+            case.inputs.extend(make_inputs())
+            for position, spec in enumerate(outputs if case.values_matter else ()):
                 case.outputs.append(self._make_output(spec, position))
         except BaseException:
             case.close_descriptors()
             raise
-        self.cases[request["case"]] = self._sent = case
+        self.cases[name] = self._sent = case
         done = {
-            "inputs": [_input_record(spec, item) for spec, item in zip(specs, case.inputs, strict=True)],
+            "possible": True,
+            "inputs": [_input_record(spec, item) for spec, item in zip(case.specs, case.inputs, strict=True)],
             "outputs": [item.record() for item in case.outputs]
-            if values_matter
-            else [_unshared_output(spec) for spec in request["outputs"]],
+            if case.values_matter
+            else [_unshared_output(spec) for spec in outputs],
         }
         items = [*case.tensors(), *case.outputs]
         return {"done": done}, [item.descriptor for item in items if item.descriptor is not None]
@@ -278,7 +334,9 @@ class Judge:
         tolerances = [_tolerance(item) for item in request["tolerances"]]
         if len(tolerances) != len(case.outputs):
             raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
-        changed = [item.name for item in case.tensors() if _changed(item)]
+        changed = [item.name for item in case.tensors() if item.is_changed]
+        if request.get("truth") is not None:
+            self._take_truths(case, request["truth"])
         truths = _truths(case, any(tolerance.condition_factor for tolerance in tolerances))
         outputs = []
         for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
@@ -293,6 +351,14 @@ class Judge:
             nulls = _null_candidates(case, at, truth, tolerance) if request["null_candidates"] else []
             outputs.append({"name": output.name, **errors, "null_candidates": nulls})
         return {"done": {"outputs": outputs, "inputs_changed": changed}}, []
+
+    def _take_truths(self, case: Case, truth: Message) -> None:
+        """What a reference that is not ours left in the memory of its own cases."""
+        made = {name: self._case({"case": of}) for name, of in truth.items() if of is not None}
+        wide, narrow = made.pop("float64"), made.pop("in_dtype")
+        case.truths = foreign.truths(wide, narrow)
+        for name, other in made.items():
+            case.nulls["coarse" if name == "coarse_inputs" else 0] = foreign.values(other)
 
     def _case(self, request: Message) -> Case:
         case = self.cases.get(request["case"])
@@ -317,6 +383,18 @@ def _make_shared(key: str, spec: Message, strides: list[int], *, mapped: bool) -
     return item
 
 
+def _shared_copy(position: int, item: SharedTensor, value: torch.Tensor, *, widened: bool) -> SharedTensor:
+    """A tensor of its own with these values, contiguous, in float64 when it is to be widened."""
+    dtype = "float64" if widened and item.element.is_float else item.element.name
+    spec = {"name": item.name, "dtype": dtype, "shape": item.shape}
+    strides = memory.contiguous_strides(item.shape)
+    copy = _make_shared(f"input-{position}", spec, strides, mapped=True)
+    if copy.shared is not None:
+        copy.view(copy.shared).copy_(value)
+        copy.private = copy.shared.clone()
+    return copy
+
+
 def _input_record(spec: Message, item: SharedTensor | Any) -> Message:
     if isinstance(item, SharedTensor):
         return item.record()
@@ -327,13 +405,11 @@ def _unshared_output(spec: Message) -> Message:
     return {"name": spec["name"], "dtype": spec["dtype"], "shape": spec["shape"]}
 
 
-def _changed(item: SharedTensor) -> bool:
-    return item.shared is not None and item.private is not None and not torch.equal(item.shared, item.private)
-
-
 def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
     """`with_perturbed` counts the first time only."""
     if case.truths is None:
+        if case.reference is None:
+            raise Refused("bad-request", "nobody computed what is right")
         expected = _expected(case, case.arguments())
         in_dtype = case.reference.in_dtype(case.arguments())
         check_shapes(case.reference.definition, in_dtype, case.outputs)
@@ -356,6 +432,8 @@ def _perturbed_arguments(case: Case) -> list[Any]:
 
 
 def _expected(case: Case, arguments: list[Any]) -> list[torch.Tensor]:
+    if case.reference is None:
+        return []
     outputs = case.reference.in_float64(arguments)
     check_shapes(case.reference.definition, outputs, case.outputs)
     return [
@@ -382,7 +460,8 @@ def _null_candidates(case: Case, at: int, truth: Truth, tolerance: Tolerance) ->
     # One number may be close to another by chance; many are not.
     draws = -(-_TELLING_ELEMENTS // max(elements, 1)) if small else 1
     others = [_nulls(case, draw) for draw in range(draws)]
-    impostors["other-seed"] = [other[at] for other in others if other]
+    others = [other for other in others if other]
+    impostors["other-seed"] = [other[at] for other in others] if len(others) == draws else []
     # Of few numbers the rounding to a narrow dtype hides more than the inputs' lost bits do.
     if not small or element.itemsize >= torch.float32.itemsize:
         coarse = _nulls(case, "coarse")
@@ -403,6 +482,9 @@ def _nulls(case: Case, inputs_of: int | Literal["coarse"]) -> list[torch.Tensor]
     Empty when there are no such inputs.
     """
     if inputs_of not in case.nulls:
+        if case.reference is None:
+            # Only what its own process computed is known.
+            return []
         arguments = _coarse_arguments(case) if inputs_of == "coarse" else _other_arguments(case, inputs_of)
         case.nulls[inputs_of] = [] if arguments is None else _expected(case, arguments)
     return case.nulls[inputs_of]

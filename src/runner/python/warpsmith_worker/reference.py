@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from .dtypes import ElementType
+from .widening import in_float64
 
-_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _LONGEST_TRACEBACK = 4096
 
 
@@ -38,14 +37,8 @@ class Reference:
         widened = [_widen(value) for value in inputs]
         if self._run_float64 is not None:
             return self._call(self._run_float64, widened)
-        # Tensors made without a dtype (`torch.zeros(n)`) would otherwise narrow what is stored in them.
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            with _Float32AsFloat64():
-                return self._call(self._run, widened)
-        finally:
-            torch.set_default_dtype(before)
+        with in_float64():
+            return self._call(self._run, widened)
 
     def _call(self, run: Callable[..., Any], inputs: list[Any]) -> list[torch.Tensor]:
         try:
@@ -107,23 +100,3 @@ def _widen(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
         return value.to(torch.float64)
     return _copy(value)
-
-
-class _Float32AsFloat64(TorchFunctionMode):
-    """Turns every cast to float32 into a cast to float64."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is torch.Tensor.float:
-            return args[0].double()
-        if func is torch.Tensor.view:
-            # With a dtype it looks at bytes and casts nothing.
-            return func(*args, **(kwargs or {}))
-        wider_args = [_wider_dtype(value) for value in args]
-        wider_kwargs = {name: _wider_dtype(value) for name, value in (kwargs or {}).items()}
-        return func(*wider_args, **wider_kwargs)
-
-
-def _wider_dtype(value: Any) -> Any:
-    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value

@@ -34,6 +34,7 @@ class Requests:
             "define": self._define,
             "open": self._open,
             "prepare": self._prepare,
+            "derive": self._derive,
             "run": self._run,
             "recopy": self._recopy,
             "compare": self._compare,
@@ -64,19 +65,26 @@ class Requests:
 
     def _prepare(self, request: Request) -> None:
         message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
-        wall_s = float(request["wall_s"])
+        message["infer_outputs"] = request.get("infer_outputs", False)
+        self._add_case(request, message)
+
+    def _derive(self, request: Request) -> None:
+        self._add_case(request, _fields(request, "case", "of", "change", "outputs"))
+
+    def _add_case(self, request: Request, message: Message) -> None:
+        wall_s = float(request.get("wall_s", _JUDGE_WALL_S))
         case = self.cases.add(request["case"])
 
         def prepared(outcome: Outcome, descriptors: list[int]) -> None:
             self.cases.prepared(case, outcome, descriptors)
-            # The parent of the candidates keeps the description; the server needs none of it.
-            self.supervisor.reply(request, {"done": {}} if "done" in outcome else outcome)
+            self.supervisor.reply(request, _told_of_case(request, outcome))
             case.settle()
 
-        self._judge_runner().submit(Job("prepare", message, prepared, wall_s=wall_s))
+        self._judge_runner().submit(Job(request["op"], message, prepared, wall_s=wall_s))
 
     def _compare(self, request: Request) -> None:
         message = _fields(request, "case", "tolerances", "written_only", "null_candidates", "exact_if_agree")
+        message["truth"] = request.get("truth")
 
         self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
 
@@ -170,6 +178,7 @@ class Requests:
                 self.supervisor.reply(request, failed("case-busy", f"case {case.name} is already running"))
                 return
             inputs = case.arguments_of(message["arguments"])
+            case.check_outputs_of(message["arguments"])
             case.busy = True
             if case.runs == 0:
                 case.runs = 1
@@ -203,6 +212,7 @@ class Requests:
             **_fields(request, "case", "arguments", "interpreter", "hold"),
             "inputs": inputs,
             "outputs": case.outputs,
+            "widened": request.get("widened", False),
         }
         descriptors = case.descriptors_of(inputs + case.outputs)
         job = Job("run", message, ran, descriptors, wall_s=float(request["wall_s"]), case=case.name)
@@ -265,6 +275,18 @@ class Requests:
             gone()
         else:
             runner.jobs.append(Job("close", {}, lambda _outcome, _descriptors: gone()))
+
+
+def _told_of_case(request: Request, outcome: Outcome) -> Outcome:
+    """The description of the tensors stays here; the server learns what is new to it."""
+    if "done" not in outcome:
+        return outcome
+    done = outcome["done"]
+    if request["op"] == "derive":
+        return {"done": {"possible": done["possible"]}}
+    if request.get("infer_outputs"):
+        return {"done": {"outputs": [_fields(item, "name", "dtype", "shape") for item in done["outputs"]]}}
+    return {"done": {}}
 
 
 def _fields(request: Request, *names: str) -> Message:

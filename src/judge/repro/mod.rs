@@ -1,0 +1,246 @@
+//! One failing case as a Python file that needs nothing of ours: the kernel's text, the same inputs from the
+//! same seed, the reference, and a status that says whether the bug is still there.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::inputs;
+use super::tolerance::{ErrorSources, tolerance};
+use super::{CaseRecord, Report, Stage, Verdict};
+use crate::oracle::{self, ForeignFile, Mapping, Oracle, Reference, Variant};
+use crate::source;
+
+/// What stands in every repro: philox, comparison, and a `main` that takes kernel, reference and case.
+const BODY: &str = include_str!("body.py");
+
+/// Why a case cannot be written down.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproError {
+    #[error("no case of this check is wrong; name one with `--case LABEL`")]
+    NothingWrong,
+    #[error("no case `{asked}`; this check had:\n{known}")]
+    NoSuchCase { asked: String, known: String },
+    #[error("this case only checks offsets on tensors larger than memory, so it cannot be written down")]
+    OffsetsOnly,
+    #[error("cases of the stage {0} cannot be written down: they are more than one plain call")]
+    OfStage(&'static str),
+    #[error("{0}")]
+    Unusable(String),
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+}
+
+/// The case to write down: the one with this label (as the table shows it, with or without its stage), or the
+/// first wrong one.
+///
+/// # Errors
+/// No such case.
+pub fn choose<'a>(report: &'a Report, asked: Option<&str>) -> Result<&'a CaseRecord, ReproError> {
+    let Some(asked) = asked else {
+        let wrong = |record: &&CaseRecord| record.verdict == Verdict::Wrong;
+        let found = report.cases.iter().filter(wrong).find(|record| refusal(record).is_none());
+        return found.or_else(|| report.cases.iter().find(wrong)).ok_or(ReproError::NothingWrong);
+    };
+    let named = |record: &&CaseRecord| is_named(record, asked);
+    report.cases.iter().find(named).ok_or_else(|| {
+        let labels: Vec<String> = report
+            .cases
+            .iter()
+            .map(|record| format!("  {} {}", record.case.stage, record.case.label()))
+            .collect();
+        ReproError::NoSuchCase { asked: asked.to_owned(), known: labels.join("\n") }
+    })
+}
+
+/// Whether the case is one plain call on plain values, which is what a repro repeats.
+pub fn can_write(record: &CaseRecord) -> bool {
+    refusal(record).is_none()
+}
+
+fn refusal(record: &CaseRecord) -> Option<ReproError> {
+    match record.case.stage {
+        _ if record.case.coverage == super::Coverage::Offsets => Some(ReproError::OffsetsOnly),
+        stage @ (Stage::Stability | Stage::Determinism) => Some(ReproError::OfStage(stage.name())),
+        Stage::Smoke | Stage::Sweep | Stage::Edge => None,
+    }
+}
+
+/// Whether people would call the case so; the dots of a label do not matter.
+pub fn is_named(record: &CaseRecord, asked: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        text.split_whitespace().filter(|word| *word != "·").map(str::to_owned).collect()
+    };
+    let (label, asked) = (words(&record.case.label()), words(asked));
+    let staged = asked.split_first().filter(|(stage, _)| *stage == record.case.stage.name());
+    asked == label || staged.is_some_and(|(_, rest)| rest == label)
+}
+
+/// The text of the Python file. `path` and `text` are those of the check that gave `record`.
+///
+/// # Errors
+/// A case that cannot be repeated outside, or a reference that cannot be read any more.
+pub fn script(
+    path: &Path,
+    text: &str,
+    record: &CaseRecord,
+    kernel: Option<&str>,
+) -> Result<String, ReproError> {
+    if let Some(refusal) = refusal(record) {
+        return Err(refusal);
+    }
+    let unusable = |error: String| ReproError::Unusable(error);
+    let oracle =
+        oracle::find(path, text, &source::parse(text), kernel).map_err(|miss| unusable(miss.to_string()))?;
+    let variant = oracle.variants.iter().find(|variant| variant.definition.name == record.case.definition);
+    let variant = variant.ok_or_else(|| unusable("the case belongs to another text".to_owned()))?;
+    let (reference, name) = reference(&oracle, variant)?;
+    let case = case(path, &oracle, variant, record, &name).map_err(unusable)?;
+    let found: Vec<String> =
+        record.findings.iter().map(|finding| finding.message.replace('\n', " ")).collect();
+    let heading = format!(
+        "{}: {} {}\n\nwarpsmith found: {}\n\nRun it with a Python that has torch and triton: it ends with status 1 while \
+         the bug is there. It judges the text below, or the file that is given as an argument.",
+        path.display(),
+        record.case.stage,
+        record.case.label(),
+        if found.is_empty() { "nothing".to_owned() } else { found.join("\n\n") },
+    );
+    let body = BODY.split_once("\n\n").map_or(BODY, |(_, body)| body);
+    Ok(format!(
+        "{}\n\n{}\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(KERNEL, REFERENCE, CASE))\n",
+        literal(&format!("{heading}\n")),
+        body.trim(),
+        literal(text),
+        reference.map_or_else(|| "None".to_owned(), |text| literal(&text)),
+        python(&case, 0),
+    ))
+}
+
+/// The source of the reference (`None`: it is in the judged file) and its file's name.
+fn reference(oracle: &Oracle, variant: &Variant) -> Result<(Option<String>, String), ReproError> {
+    let name_of =
+        |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    match &oracle.reference {
+        Reference::Ours => Ok((Some(variant.definition.reference.clone()), "reference.py".to_owned())),
+        Reference::Foreign(foreign) => match &foreign.file {
+            ForeignFile::Same => Ok((None, String::new())),
+            ForeignFile::Text { path, text } => Ok((Some(text.clone()), name_of(path))),
+            ForeignFile::Other(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ReproError::Io { path: path.clone(), source })?;
+                Ok((Some(text), name_of(path)))
+            }
+        },
+    }
+}
+
+fn case(
+    path: &Path,
+    oracle: &Oracle,
+    variant: &Variant,
+    record: &CaseRecord,
+    reference_file: &str,
+) -> Result<Value, String> {
+    let definition = &variant.definition;
+    let prepared = inputs::prepare(definition, &record.case, String::new(), record.seed, true)
+        .map_err(|error| error.to_string())?
+        .request;
+    let reduction = definition.reduction_length(&record.case.axes).map_err(|error| error.to_string())?;
+    let limits = |dtype| {
+        let sources = ErrorSources {
+            case: record.case.dtype,
+            reduction,
+            intermediate: definition.extras.tolerance.intermediate,
+            precision: definition.extras.precision,
+        };
+        let told = tolerance(dtype, sources);
+        json!({
+            "reference_factor": told.reference_factor,
+            "absolute_ulp": told.absolute_ulp,
+            "row_rms_factor": told.row_rms_factor,
+        })
+    };
+    // Outputs that only the reference tells have the dtype of the case.
+    let dtypes: Vec<_> = prepared.outputs.iter().map(|output| output.dtype).collect();
+    let limits: Vec<Value> = if dtypes.is_empty() {
+        vec![limits(record.case.dtype)]
+    } else {
+        dtypes.into_iter().map(limits).collect()
+    };
+    let given = |mapping: &Mapping, kind: &str| json!({"parameter": mapping.parameter, kind: mapping.input, "optional": mapping.optional});
+    let inputs = variant.parameters.iter().map(|mapping| given(mapping, "input"));
+    let outputs = oracle.destinations.iter().map(|mapping| given(mapping, "output"));
+    let options = definition.options();
+    let options = options.map(|(name, value)| json!({"parameter": name, "value": value, "optional": true}));
+    let arguments: Vec<Value> = inputs.chain(outputs).chain(options).collect();
+    let (function, by_position) = match &oracle.reference {
+        Reference::Ours => ("run", true),
+        Reference::Foreign(foreign) => (foreign.function.as_str(), false),
+    };
+    let order: Vec<&String> = match by_position {
+        true => definition.inputs.iter().map(|(name, _)| name).collect(),
+        false => variant.parameters.iter().map(|mapping| &mapping.input).collect(),
+    };
+    let name =
+        path.file_name().map_or_else(|| "kernel.py".to_owned(), |name| name.to_string_lossy().into_owned());
+    let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    Ok(json!({
+        "label": format!("{} {}", record.case.stage, record.case.label()),
+        "file": name,
+        "folder": folder,
+        "entry": oracle.entry,
+        "seed": prepared.seed,
+        "inputs": prepared.inputs,
+        "outputs": prepared.outputs,
+        "arguments": arguments,
+        "reference": function,
+        "reference_file": reference_file,
+        "by_position": by_position,
+        "order": order,
+        "limits": limits,
+    }))
+}
+
+/// A Python string that people can read, where the text allows it.
+fn literal(text: &str) -> String {
+    let raw =
+        !text.contains("\"\"\"") && !text.contains('\\') && !text.contains('\r') && !text.contains('\0');
+    if raw && !text.ends_with('"') {
+        return format!("\"\"\"{text}\"\"\"");
+    }
+    // The escapes of JSON mean the same in Python.
+    Value::from(text).to_string()
+}
+
+/// A JSON value as Python writes it.
+fn python(value: &Value, depth: usize) -> String {
+    const WIDTH: usize = 90;
+    let inner = "    ".repeat(depth + 1);
+    let outer = "    ".repeat(depth);
+    let bracketed = |open: &str, parts: Vec<String>, close: &str| {
+        let line = parts.join(", ");
+        if line.len() < WIDTH && !line.contains('\n') {
+            return format!("{open}{line}{close}");
+        }
+        format!("{open}\n{inner}{},\n{outer}{close}", parts.join(&format!(",\n{inner}")))
+    };
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::Array(items) => {
+            bracketed("[", items.iter().map(|item| python(item, depth + 1)).collect(), "]")
+        }
+        Value::Object(members) => {
+            let parts = members
+                .iter()
+                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), python(value, depth + 1)));
+            bracketed("{", parts.collect(), "}")
+        }
+    }
+}
