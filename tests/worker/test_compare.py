@@ -59,7 +59,11 @@ class Tolerances(unittest.TestCase):
 
     def test_the_terms_of_an_allowed_error(self) -> None:
         expected = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
-        truth = Truth(expected, torch.tensor([[3.5, 4.0]]), expected + torch.tensor([[0.0, 0.125]]))
+        truth = Truth(
+            expected,
+            torch.tensor([[3.5, 4.0]]),
+            (expected + torch.tensor([[0.0, 0.125]]), expected + torch.tensor([[0.125, 0.0]])),
+        )
         element = by_name("float32")
         tolerance = Tolerance(2, 0.25, 0.5, 0.5, 8)
         found = compare.measure(expected.float(), truth, element, tolerance, written_only=False)
