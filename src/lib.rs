@@ -3,7 +3,6 @@
 //! The rooms and what may import what are described in `ARCHITECTURE.md`; the order of what matters is
 //! a verdict that cannot be wrong, a number that can be trusted, the speed of the answer, features.
 
-pub mod config;
 pub mod judge;
 pub mod oracle;
 pub mod runner;

@@ -167,11 +167,43 @@ fn doctor_exits_by_whether_kernels_can_be_checked() {
     assert_eq!(report["checks"][0]["remedy"], "run `warpsmith setup`");
 
     assert!(machine.run(&["setup"]).status.success());
-    let after = machine.run(&["doctor"]);
+    let after = machine.run(&["doctor", "--no-trial"]);
     assert_eq!(after.status.code(), Some(0));
     let text = machine.plain(&after.stdout);
     assert!(text.starts_with("found    python ") && text.contains("(made by warpsmith setup)"), "{text}");
     assert!(text.ends_with("\nkernels can be checked here\n"), "{text}");
+
+    // The stub has all packages by name and runs nothing: only the trial can tell.
+    let tried = machine.run(&["doctor"]);
+    assert_eq!(tried.status.code(), Some(2), "{tried:?}");
+    let text = machine.plain(&tried.stdout);
+    assert!(text.contains("\nwarning  trial ") && text.contains("no kernel can be checked: "), "{text}");
+    assert!(text.ends_with("\nkernels cannot be checked yet\n"), "{text}");
+}
+
+#[test]
+fn a_result_that_nobody_reads_is_no_panic() {
+    let machine = Machine::new();
+    for arguments in [&["doctor", "--no-trial"][..], &["doctor", "--json"], &["setup", "--status"]] {
+        for (name, stdout, said) in unread() {
+            let output = machine.command(arguments).stdout(stdout).output().unwrap();
+            let stderr = machine.plain(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?} into {name}: {stderr}");
+            assert_eq!(
+                stderr.contains("cannot write to stdout"),
+                said,
+                "{arguments:?} into {name}: {stderr}"
+            );
+        }
+    }
+}
+
+/// A full disk, which is told, and a pipe whose reader has gone (`| head`), which is not.
+fn unread() -> [(&'static str, Stdio, bool); 2] {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    [("a full disk", full.into(), true), ("a closed pipe", writer.into(), false)]
 }
 
 #[test]
@@ -182,4 +214,21 @@ fn doctor_of_a_named_interpreter_that_is_not_there() {
     let text = machine.plain(&output.stdout);
     assert!(text.contains("/nowhere/python (given by --python): no such file"), "{text}");
     assert!(text.contains("→ give the path of a Python interpreter"), "{text}");
+}
+
+#[test]
+fn what_is_no_source_file_is_told_with_what_to_do() {
+    let machine = Machine::new();
+    std::fs::create_dir(machine.at("kernels")).unwrap();
+    std::fs::write(machine.at("latin.py"), b"x = '\xe9'\n").unwrap();
+    for (file, words) in [
+        ("kernels", "kernels is a folder; name the kernel files in it"),
+        ("latin.py", "latin.py is not UTF-8 and cannot be checked; save it as UTF-8"),
+        ("softmax.cu", "softmax.cu is a CUDA file; this version checks Triton kernels in Python files"),
+        ("nowhere.py", "cannot read nowhere.py"),
+    ] {
+        let output = machine.run(&["check", "--no-setup", file]);
+        assert_eq!(output.status.code(), Some(2), "{file}: {output:?}");
+        assert!(machine.plain(&output.stderr).contains(words), "{file}: {output:?}");
+    }
 }

@@ -6,18 +6,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::CANNOT_WRITE;
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{CaseRecord, Engine, EngineOptions, Report, Stage, Verdict, record};
+use crate::judge::{CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record};
 use crate::spec::Dtype;
 use crate::toolchain::managed::EnvironmentPolicy;
+use crate::toolchain::shell_word;
 
 /// Exit status of a program that was interrupted (128 + SIGINT).
 const EXIT_INTERRUPTED: u8 = 130;
@@ -70,11 +72,18 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
-    for file in &args.files {
+    for (index, file) in args.files.iter().enumerate() {
+        if index > 0 && !args.json {
+            writeln!(io::stdout()).context(CANNOT_WRITE)?;
+        }
         let verdict = match read_request(file, &args) {
             Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
+                if args.json {
+                    let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
+                    print_report(file, file, &Report::ended_at_once(finding), &args)?;
+                }
                 Verdict::CouldNotRun
             }
         };
@@ -99,16 +108,23 @@ async fn cancel_on_interrupt(cancel: CancellationToken) {
 
 fn read_request(file: &Path, args: &CheckArgs) -> Result<CheckRequest> {
     let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
+    if path.is_dir() {
+        bail!("{} is a folder; name the kernel files in it", file.display());
+    }
+    if path.extension().is_some_and(|extension| extension == "cu" || extension == "cuh") {
+        bail!("{} is a CUDA file; this version checks Triton kernels in Python files", file.display());
+    }
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", file.display()))?;
-    let text = String::from_utf8(bytes)
-        .with_context(|| format!("{} is not UTF-8; Python source must be", file.display()))?;
+    let text = String::from_utf8(bytes).with_context(|| {
+        format!("{} is not UTF-8 and cannot be checked; save it as UTF-8", file.display())
+    })?;
     let options = CheckOptions {
         stages: args.stage.clone(),
         dtypes: args.dtype.clone(),
         kernel: args.kernel.clone(),
         seed: args.seed,
     };
-    Ok(CheckRequest { path, text: text.into(), options })
+    Ok(CheckRequest { path, text: text.into(), python: None, options })
 }
 
 async fn check_file(
@@ -124,7 +140,7 @@ async fn check_file(
     let (report, rows) =
         tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
-    print_report(&path, shown, &report, args.json)?;
+    print_report(&path, shown, &report, args)?;
     Ok(report.verdict)
 }
 
@@ -134,6 +150,7 @@ struct Printer {
     style: Style,
     file: String,
     bar: Option<ProgressBar>,
+    has_rows: bool,
 }
 
 impl Printer {
@@ -145,10 +162,10 @@ impl Printer {
             }
             bar
         });
-        Self { json, style: terminal_style(), file: file.display().to_string(), bar }
+        Self { json, style: terminal_style(), file: file.display().to_string(), bar, has_rows: false }
     }
 
-    async fn follow(self, mut events: mpsc::UnboundedReceiver<CheckEvent>) -> Result<()> {
+    async fn follow(mut self, mut events: mpsc::UnboundedReceiver<CheckEvent>) -> Result<()> {
         while let Some(event) = events.recv().await {
             match event {
                 CheckEvent::Preparing(step) => self.message(step),
@@ -157,7 +174,7 @@ impl Printer {
                         bar.set_length(cases as u64);
                     }
                     if !self.json {
-                        self.line(&format!("{} · {}\n\n{}", self.file, oracle.label, table::header()))?;
+                        self.line(&format!("{} · {}", self.file, oracle.label))?;
                     }
                 }
                 CheckEvent::CaseStarted { label, .. } => self.message(label),
@@ -178,11 +195,18 @@ impl Printer {
         }
     }
 
-    fn finished(&self, record: &Arc<CaseRecord>) -> Result<()> {
+    fn finished(&mut self, record: &Arc<CaseRecord>) -> Result<()> {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
-        if self.json { Ok(()) } else { self.line(&table::row(record, self.style)) }
+        if self.json {
+            return Ok(());
+        }
+        if !self.has_rows {
+            self.has_rows = true;
+            self.line(&format!("\n{}", table::header()))?;
+        }
+        self.line(&table::row(record, self.style))
     }
 
     fn line(&self, text: &str) -> Result<()> {
@@ -191,25 +215,89 @@ impl Printer {
             Some(bar) => bar.suspend(print),
             None => print(),
         }
-        .context("cannot write to stdout")
+        .context(CANNOT_WRITE)
     }
 }
 
-fn print_report(path: &Path, shown: &Path, report: &Report, json: bool) -> Result<()> {
+fn print_report(path: &Path, shown: &Path, report: &Report, args: &CheckArgs) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    if json {
+    if args.json {
         for case in &report.cases {
-            writeln!(stdout, "{}", record::case_json(path, report, case))?;
+            writeln!(stdout, "{}", record::case_json(path, report, case)).context(CANNOT_WRITE)?;
         }
-        writeln!(stdout, "{}", record::summary_json(path, report))?;
+        writeln!(stdout, "{}", record::summary_json(path, report)).context(CANNOT_WRITE)?;
     } else {
-        writeln!(stdout, "{}", table::summary(shown, report, terminal_style()))?;
+        writeln!(stdout, "{}", table::summary(shown, report, terminal_style())).context(CANNOT_WRITE)?;
+        if report.verdict != Verdict::Passed
+            && let Some(case) = report.cases.first()
+        {
+            writeln!(stdout, "replay: {}", replay_command(shown, case.seed, args)).context(CANNOT_WRITE)?;
+        }
     }
-    stdout.flush().context("cannot write to stdout")
+    stdout.flush().context(CANNOT_WRITE)
+}
+
+/// What to type to run the same cases on the same inputs: the plan depends on what was asked for.
+fn replay_command(file: &Path, seed: u64, args: &CheckArgs) -> String {
+    let mut command = format!("warpsmith check {}", shell_word(file));
+    if let Some(kernel) = &args.kernel {
+        command.push_str(&format!(" --kernel {}", shell_word(Path::new(kernel))));
+    }
+    let dtypes: Vec<&str> = args.dtype.iter().map(|dtype| dtype.short()).collect();
+    let stages: Vec<&str> = args.stage.iter().map(|stage| stage.name()).collect();
+    for (option, values) in [("--dtype", dtypes), ("--stage", stages)] {
+        if !values.is_empty() {
+            command.push_str(&format!(" {option} {}", values.join(",")));
+        }
+    }
+    command.push_str(&format!(" --seed {seed}"));
+    command
 }
 
 fn terminal_style() -> Style {
     let color =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Style { color }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: CheckArgs,
+    }
+
+    fn replay(words: &[&str]) -> String {
+        let args = Line::parse_from([&["check"], words].concat()).args;
+        replay_command(&args.files[0], 7, &args)
+    }
+
+    #[test]
+    fn a_replay_asks_for_what_was_asked_for() {
+        assert_eq!(replay(&["k.py"]), "warpsmith check k.py --seed 7");
+        assert_eq!(
+            replay(&[
+                "--stage",
+                "smoke,sweep",
+                "--dtype",
+                "float32",
+                "--dtype",
+                "bf16",
+                "k.py",
+                "--kernel",
+                "k"
+            ]),
+            "warpsmith check k.py --kernel k --dtype f32,bf16 --stage smoke,sweep --seed 7"
+        );
+    }
+
+    #[test]
+    fn a_replay_can_be_pasted_into_a_shell() {
+        assert_eq!(replay(&["my kernels/k.py"]), "warpsmith check 'my kernels/k.py' --seed 7");
+    }
 }

@@ -9,8 +9,10 @@ mod lsp;
 mod setup;
 mod table;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// Exit code for a command line that makes no sense (sysexits' EX_USAGE).
@@ -61,9 +63,24 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// The whole chain of an error on stderr.
+/// What is said when a result cannot be shown.
+const CANNOT_WRITE: &str = "cannot write to stdout";
+
+/// A verb's result on stdout, with a newline. `println!` panics when nobody reads.
+fn say(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{text}").context(CANNOT_WRITE)
+}
+
+/// The whole chain of an error on stderr; silent when a pipe was closed, as `| head` does.
 fn complain(error: &anyhow::Error) {
     use std::io::Write;
+    let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    };
+    if error.to_string() == CANNOT_WRITE && error.chain().any(is_closed_pipe) {
+        return;
+    }
     // `eprintln!` panics when stderr is closed.
     let _ = writeln!(std::io::stderr(), "warpsmith: {error:#}");
 }

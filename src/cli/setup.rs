@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::say;
 use crate::toolchain::managed::{
     Dialogue, EntryState, EnvironmentPolicy, Phase, Plan, Progress, SetupContext, SetupError, ensure,
     entries, in_words, remove, tree_size,
@@ -40,7 +41,7 @@ pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let surroundings = Surroundings::of_this_process();
     let places = Places::of(&surroundings)?;
     if args.status {
-        return Ok(status(&places));
+        return status(&places);
     }
     if args.remove {
         return run_remove(&places, args.yes || !has_terminal());
@@ -52,7 +53,7 @@ pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     drop(dialogue);
     match made {
         Ok(installed) => {
-            say(&format!("ready: {}", installed.executable.display()));
+            say(&format!("ready: {}", installed.executable.display()))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ SetupError::Interrupted) => {
@@ -63,20 +64,15 @@ pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "a verb's own output; the language server does not come here")]
-fn say(text: &str) {
-    println!("{text}");
-}
-
-/// Whether there is somebody to ask.
+/// Whether there is somebody to ask: questions stand on stderr, also when stdout goes into a file or a pipe.
 pub(super) fn has_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-fn status(places: &Places) -> ExitCode {
+fn status(places: &Places) -> anyhow::Result<ExitCode> {
     let entries = entries(places);
     if entries.is_empty() {
-        say(&format!("no environment in {}", places.environments().display()));
+        say(&format!("no environment in {}", places.environments().display()))?;
     }
     for entry in entries {
         let state = match entry.state {
@@ -88,15 +84,15 @@ fn status(places: &Places) -> ExitCode {
             EntryState::Remains => "remains; `warpsmith setup --remove` removes them".to_owned(),
         };
         let size = in_words(tree_size(&entry.folder).total_bytes());
-        say(&format!("{}\n  {size}, {state}", entry.folder.display()));
+        say(&format!("{}\n  {size}, {state}", entry.folder.display()))?;
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_remove(places: &Places, without_asking: bool) -> anyhow::Result<ExitCode> {
     let entries = entries(places);
     if entries.is_empty() {
-        say(&format!("nothing to remove in {}", places.environments().display()));
+        say(&format!("nothing to remove in {}", places.environments().display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !without_asking {
@@ -111,12 +107,12 @@ fn run_remove(places: &Places, without_asking: bool) -> anyhow::Result<ExitCode>
     }
     let removed = remove(places)?;
     let own = removed.size.own_bytes;
-    say(&format!("freed {own} bytes ({}) in {}", in_words(own), places.environments().display()));
+    say(&format!("freed {own} bytes ({}) in {}", in_words(own), places.environments().display()))?;
     if removed.size.linked_bytes > 0 {
         say(&format!(
             "{} more are shared with uv's cache and stay there",
             in_words(removed.size.linked_bytes)
-        ));
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

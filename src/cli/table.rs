@@ -100,21 +100,22 @@ pub(super) fn summary(file: &Path, report: &Report, style: Style) -> String {
     for missing in &report.not_run {
         let _ = writeln!(text, "not run: {} ({})", missing.what, missing.why);
     }
-    let _ = write!(text, "{}", last_line(file, report, style));
+    text.push_str(&last_line(report, style));
     text
 }
 
 struct Group<'a> {
     finding: &'a Finding,
-    /// The first case that showed it and how many more did.
+    /// The first case that showed it, the last one, and how many there are besides the first.
     first: Option<&'a CaseRecord>,
+    last: Option<&'a CaseRecord>,
     more: usize,
 }
 
 /// The same finding in many cases is told once.
 fn grouped(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> =
-        report.findings.iter().map(|finding| Group { finding, first: None, more: 0 }).collect();
+        report.findings.iter().map(|finding| Group { finding, first: None, last: None, more: 0 }).collect();
     for record in &report.cases {
         for finding in &record.findings {
             let same = groups.iter_mut().find(|group| {
@@ -124,8 +125,12 @@ fn grouped(report: &Report) -> Vec<Group<'_>> {
                     && group.finding.kernel == finding.kernel
             });
             match same {
-                Some(group) => group.more += 1,
-                None => groups.push(Group { finding, first: Some(record), more: 0 }),
+                // One case may show it twice, in two programs or with two messages.
+                Some(group) if group.last.is_some_and(|last| std::ptr::eq(last, record)) => {}
+                Some(group) => (group.last, group.more) = (Some(record), group.more + 1),
+                None => {
+                    groups.push(Group { finding, first: Some(record), last: Some(record), more: 0 });
+                }
             }
         }
     }
@@ -196,7 +201,7 @@ fn stage_table(report: &Report) -> String {
     text
 }
 
-fn last_line(file: &Path, report: &Report, style: Style) -> String {
+fn last_line(report: &Report, style: Style) -> String {
     let head = format!("{} {}", mark(report.verdict), report.verdict.words());
     let mut parts = vec![style.paint(&head, report.verdict)];
     if let Some(oracle) = &report.oracle {
@@ -207,11 +212,5 @@ fn last_line(file: &Path, report: &Report, style: Style) -> String {
         parts.push(format!("{passed} of {} cases passed", report.cases.len()));
         parts.push("Triton interpreter on the CPU, no time measured".to_owned());
     }
-    let mut line = parts.join(" · ");
-    if let Some(record) = report.cases.first()
-        && report.verdict != Verdict::Passed
-    {
-        let _ = write!(line, "\nreplay: warpsmith check {} --seed {}", file.display(), record.seed);
-    }
-    line
+    parts.join(" · ")
 }

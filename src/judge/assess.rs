@@ -98,7 +98,9 @@ fn assess_run(
             ..Finding::plain(Code::Unsupported, format!("cannot be checked here: {}", unsupported.message))
         });
     }
-    let has_elements = outputs.iter().any(|output| output.shape.iter().all(|&length| length > 0));
+    // Where an axis is empty there may be nothing to launch for: a product over no terms is zeros.
+    let has_elements = outputs.iter().any(|output| output.shape.iter().all(|&length| length > 0))
+        && case.axes.values().all(|&length| length > 0);
     if ran.launches.is_empty() && has_elements {
         record.findings.push(Finding::plain(
             Code::NotLaunched,
@@ -125,6 +127,30 @@ fn assess_run(
         }
     }
     record.launches = ran.launches;
+}
+
+/// Why this case says nothing about the kernel although nothing is wrong with it: it belongs under what was
+/// not run. Large shapes run some programs only, which cannot be compared when several launches, or PyTorch,
+/// made the outputs; and tensors larger than memory cannot be copied, nor their whole length be gone through.
+pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
+    if record.verdict != Verdict::CouldNotRun {
+        return None;
+    }
+    let worst =
+        record.findings.iter().map(|finding| finding.code).filter(|code| code.verdict() != Verdict::Passed);
+    let only = |allowed: &[Code]| worst.clone().all(|code| allowed.contains(&code));
+    match record.case.coverage {
+        Coverage::Sampled if only(&[Code::NotComparable]) => Some(
+            "only some of its programs can be run here, and its outputs are not made by one launch alone",
+        ),
+        Coverage::Offsets if only(&[Code::OutOfMemory]) => {
+            Some("the entry copies tensors that are larger than the memory it may use here")
+        }
+        Coverage::Sampled | Coverage::Offsets if only(&[Code::Timeout]) => {
+            Some("too much work for the interpreter: a single program goes through much of the tensors")
+        }
+        _ => None,
+    }
 }
 
 /// Causes before consequences: a store past the end of a row is also a race with the next row's program,
@@ -207,6 +233,15 @@ fn output_shape_findings(
             findings.push(finding(
                 Code::WrongShape,
                 format!("`{name}` has shape {:?}, expected {:?}", got.shape, expected.shape),
+            ));
+        }
+        if got.returned_before {
+            findings.push(finding(
+                Code::AliasesInput,
+                format!(
+                    "`{name}` is the memory that an earlier call returned, whose result is overwritten now; \
+                     the Definition asks for a new tensor"
+                ),
             ));
         }
         if let Some(input) = &got.aliases_input {
@@ -297,7 +332,7 @@ fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding 
     if only_tf32 {
         let message = format!(
             "{} of {} elements of `{name}` match a TF32 product but not IEEE float32{}. `tl.dot` rounds float32 \
-             factors to TF32 by default: pass `input_precision=\"ieee\"`, or declare `precision=tf32`",
+             factors to TF32 by default: pass `input_precision=\"ieee\"`",
             errors.violations,
             errors.elements_compared,
             sample_clause(errors.first.as_ref()),

@@ -15,7 +15,7 @@ fn case(coverage: Coverage) -> Case {
         axes: BTreeMap::from([("M".to_owned(), 4), ("N".to_owned(), 8)]),
         dtype: Dtype::Float32,
         layout: "contiguous".to_owned(),
-        profile: "default".to_owned(),
+        profile: crate::judge::DEFAULT_PROFILE.to_owned(),
         scalars: BTreeMap::new(),
         options: BTreeMap::new(),
         coverage,
@@ -162,6 +162,7 @@ fn the_form_of_the_answer_decides() {
     assert_eq!(codes(&output(json!({"dtype": "float16"}))), [Code::WrongDtype]);
     assert_eq!(codes(&output(json!({"shape": [8, 4]}))), [Code::WrongShape]);
     assert_eq!(codes(&output(json!({"type_name": "LazyTensor", "dtype": null}))), [Code::WrongOutputs]);
+    assert_eq!(codes(&output(json!({"returned_before": true}))), [Code::AliasesInput]);
     assert_eq!(codes(&output(json!({"aliases_input": "x"}))), [Code::AliasesInput]);
     let two = judge(Ended::Ran { ran: ran(json!({"outputs": []})), compared: None });
     assert_eq!(codes(&two), [Code::WrongOutputs]);
@@ -284,6 +285,41 @@ fn a_process_that_ends_without_an_answer_has_not_passed() {
     assert_eq!(codes(&died("killed", None, None)), [Code::Cancelled]);
     let failed = judge(Ended::Failed { code: "no-memory".to_owned(), message: "m".to_owned() });
     assert_eq!((failed.verdict, codes(&failed)), (Verdict::CouldNotRun, vec![Code::JudgeFailed]));
+}
+
+#[test]
+fn without_terms_there_is_nothing_to_launch() {
+    let mut no_terms = case(Coverage::Full);
+    no_terms.axes.insert("K".to_owned(), 0);
+    let zeros = || ended(json!({"launches": []}), json!({}));
+    assert_eq!(judge_on(&no_terms, &[out()], zeros()).verdict, Verdict::Passed);
+    let not_zeros = ended(json!({"launches": []}), json!({"violations": 1, "first": sample()}));
+    assert_eq!(judge_on(&no_terms, &[out()], not_zeros).verdict, Verdict::Wrong);
+    assert_eq!(judge(zeros()).verdict, Verdict::CouldNotRun);
+}
+
+#[test]
+fn what_only_a_large_shape_cannot_show_was_not_run() {
+    let died = |reason| {
+        let died = json!({"reason": reason, "signal": null, "status": null, "output": ""});
+        Ended::Died(serde_json::from_value(died).unwrap())
+    };
+    let told = |coverage, ended| beyond_a_sample(&judge_on(&case(coverage), &[out()], ended)).is_some();
+    let not_compared = |changes| Ended::Ran { ran: ran(changes), compared: None };
+    assert!(told(Coverage::Sampled, not_compared(json!({}))));
+    assert!(told(Coverage::Offsets, died("memory")));
+    assert!(told(Coverage::Offsets, died("timeout")));
+    // What was found in the programs that did run counts, and so does whatever ends another way.
+    let race = json!({"kind": "race", "place": {"file": "/k.py", "line": 3}, "message": "m"});
+    assert!(!told(Coverage::Sampled, not_compared(json!({"findings": [race]}))));
+    assert!(told(Coverage::Sampled, died("timeout")));
+    assert!(!told(Coverage::Sampled, died("memory")));
+    assert!(!told(Coverage::Offsets, died("killed")));
+    assert!(!told(Coverage::Offsets, died("signal")));
+    for ended in [not_compared(json!({})), died("memory"), died("timeout")] {
+        assert!(!told(Coverage::Full, ended));
+    }
+    assert!(!told(Coverage::Sampled, ended(json!({}), json!({}))));
 }
 
 fn outcome(trial: Trial, ended: Ended, differing: Option<u64>) -> TrialOutcome {

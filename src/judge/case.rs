@@ -23,8 +23,10 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// In the order in which they run.
     pub const ALL: [Self; 5] = [Self::Smoke, Self::Sweep, Self::Stability, Self::Determinism, Self::Edge];
 
+    /// The word of `--stage` and of the records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Smoke => "smoke",
@@ -42,6 +44,7 @@ impl fmt::Display for Stage {
     }
 }
 
+/// A word that names no stage.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown stage `{0}`; expected smoke, sweep, stability, determinism or edge")]
 pub struct UnknownStage(pub String);
@@ -70,6 +73,10 @@ pub enum Coverage {
 pub const CONTIGUOUS: &str = "contiguous";
 /// Values as the Definition draws them.
 pub const DEFAULT_PROFILE: &str = "default";
+/// The same, once more with other values: what was kept from the call before is wrong now.
+pub const AGAIN_PROFILE: &str = "again";
+/// Values as small as the square root of the Definition's epsilon, so that it matters where it is added.
+pub const NEAR_EPSILON_PROFILE: &str = "near-eps";
 
 /// `M=4 N=8`; strings without their quotes.
 fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
@@ -89,7 +96,7 @@ pub struct Case {
     pub dtype: Dtype,
     /// `contiguous`; other names come with the edge stage.
     pub layout: String,
-    /// Name of the value profile: `normal`.
+    /// Name of the value profile: [`DEFAULT_PROFILE`] or one of the others here.
     pub profile: String,
     /// Scalar inputs with another value than the Definition's default, by name.
     pub scalars: BTreeMap<String, Value>,

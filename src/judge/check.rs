@@ -19,6 +19,8 @@ pub struct CheckRequest {
     pub path: PathBuf,
     /// The saved text.
     pub text: Arc<str>,
+    /// The interpreter that the editor's settings name. What the engine was told itself goes first.
+    pub python: Option<PathBuf>,
     pub options: CheckOptions,
 }
 
@@ -68,6 +70,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Checker: Send + Sync + 'static {
     /// Runs one check to its end. A cancelled check stops its processes and returns what it has, with
     /// [`super::Code::Cancelled`] among the findings. Never panics on any input.
+    ///
+    /// `events` holds a few for each case and ten a second while one runs, so it needs no bound.
     fn check<'a>(
         &'a self,
         request: CheckRequest,

@@ -17,11 +17,11 @@ use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
 use crate::oracle::{self, MissKind, Oracle, OracleMiss};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
-use crate::source::{self, SourceModel};
+use crate::source::{self, KernelId, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
-use crate::toolchain::{Places, Surroundings};
+use crate::toolchain::{Memory, Places, Surroundings};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -53,6 +53,7 @@ struct Warm {
 }
 
 impl Engine {
+    /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
         Self {
             options,
@@ -100,7 +101,7 @@ impl Engine {
         };
         report.oracle = Some(oracle.label.clone());
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = match self.python_for(&request.path).await {
+        let python = match self.python_for(request).await {
             Ok(python) => python,
             Err(finding) => return report.ended_by(*finding),
         };
@@ -187,7 +188,7 @@ impl Engine {
         let _ = events.send(CheckEvent::Preparing(format!("starting {}", python.display())));
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let main = unpack(places.cache()).map_err(|error| failed(error.to_string()))?;
+        let main = unpack(&places.worker()).map_err(|error| failed(error.to_string()))?;
         let worker =
             Arc::new(Supervisor::start(&python, &main).await.map_err(|error| failed(error.to_string()))?);
         let versions = worker.versions();
@@ -197,11 +198,12 @@ impl Engine {
     }
 
     /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(&self, file: &Path) -> Result<PathBuf, Box<Finding>> {
+    async fn python_for(&self, request: &CheckRequest) -> Result<PathBuf, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let search = Search {
-            file: file.to_path_buf(),
+            file: request.path.clone(),
             named: self.options.python.clone(),
+            setting: request.python.clone(),
             policy: self.options.environment,
         };
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
@@ -220,7 +222,7 @@ impl Engine {
             .map_err(|error| failed(error.to_string()))?;
         Ok(Source {
             path: request.path.display().to_string(),
-            text_path: copy.path.display().to_string(),
+            text_path: copy.display().to_string(),
             search_paths: project_root(&request.path)
                 .map(|root| root.display().to_string())
                 .into_iter()
@@ -272,7 +274,7 @@ impl Report {
         self.not_run.extend(outcomes.not_run);
         if let Some(kernel) = &options.kernel
             && self.findings.is_empty()
-            && !self.cases.iter().flat_map(|record| &record.launches).any(|launch| launch.kernel == *kernel)
+            && !self.has_launched(kernel)
         {
             let message = format!("`{kernel}` was never launched by the entry that was judged");
             self.findings.push(Finding::plain(Code::OtherKernel, message));
@@ -286,6 +288,13 @@ impl Report {
         let of_cases = self.cases.iter().map(|record| record.verdict);
         self.verdict = of_findings.chain(of_cases).max().unwrap_or(Verdict::CouldNotRun);
         self
+    }
+
+    /// Whether any case launched a kernel of this name or [`KernelId`].
+    fn has_launched(&self, kernel: &str) -> bool {
+        let kernel = KernelId(kernel.to_owned());
+        let mut launches = self.cases.iter().flat_map(|record| &record.launches);
+        launches.any(|launch| launch.kernel == kernel.bare_name())
     }
 }
 
@@ -346,11 +355,8 @@ fn milliseconds_since(began: Instant) -> f64 {
 }
 
 fn resident_limit() -> u64 {
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    available.map_or(RESIDENT_LIMIT_BYTES, |kib| (kib * 1024 / 2).min(RESIDENT_LIMIT_BYTES))
+    let memory = Memory::read(Path::new("/"));
+    memory.map_or(RESIDENT_LIMIT_BYTES, |memory| (memory.usable_bytes() / 2).min(RESIDENT_LIMIT_BYTES))
 }
 
 /// Ends the workers that nobody used for [`IDLE_LIMIT`]; stops when none is left.

@@ -13,6 +13,8 @@ pub(super) struct Search {
     pub(super) file: PathBuf,
     /// `--python`.
     pub(super) named: Option<PathBuf>,
+    /// `python.path` of the editor's settings.
+    pub(super) setting: Option<PathBuf>,
     pub(super) policy: EnvironmentPolicy,
 }
 
@@ -27,6 +29,7 @@ pub(super) fn find_python_for(
     let request = SearchRequest {
         document: Some(&search.file),
         flag: search.named.as_deref(),
+        setting: search.setting.as_deref(),
         ..SearchRequest::new(surroundings)
     };
     let context = SetupContext { surroundings, places, probes };

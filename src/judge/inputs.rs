@@ -1,10 +1,11 @@
 //! From a case to the request that makes its tensors.
 
-use super::case::DEFAULT_PROFILE;
+use super::case::{AGAIN_PROFILE, DEFAULT_PROFILE};
 use super::layouts::{Layout, Placement, contiguous_strides};
 use super::philox::Draws;
 use super::profiles::{EXACT_INTEGERS, ValueProfile};
-use super::{Case, Coverage};
+use super::run::JUDGE_WALL_S;
+use super::{Case, Coverage, NEAR_EPSILON_PROFILE};
 use crate::runner::protocol::{InputSpec, OutputSpec, Prepare, TensorInput};
 use crate::spec::{AxisError, Definition, Fill, TensorSpec};
 
@@ -53,6 +54,7 @@ pub(super) fn prepare(
             seed: case_seed,
             inputs: inputs.collect::<Result<_, InputError>>()?,
             outputs: outputs.collect::<Result<_, InputError>>()?,
+            wall_s: JUDGE_WALL_S,
         },
     })
 }
@@ -71,9 +73,13 @@ fn input(
     let fill = match case.coverage {
         Coverage::Offsets => Fill::Untouched,
         Coverage::Full | Coverage::Sampled => {
-            let base =
+            let usual =
                 definition.fill(name, &case.axes)?.ok_or_else(|| InputError::NoFill(name.to_owned()))?;
-            profiled(definition, case, name, base, &shape)?
+            if case.profile == NEAR_EPSILON_PROFILE {
+                near_epsilon(definition, usual)
+            } else {
+                profiled(definition, case, name, usual, &shape)?
+            }
         }
     };
     let placement = Layout::in_case(&case.layout, name).map_or_else(
@@ -99,7 +105,7 @@ fn profiled(
     base: Fill,
     shape: &[u64],
 ) -> Result<Fill, InputError> {
-    if case.profile == DEFAULT_PROFILE {
+    if [DEFAULT_PROFILE, AGAIN_PROFILE].contains(&case.profile.as_str()) {
         return Ok(base);
     }
     let profile =
@@ -115,4 +121,27 @@ fn profiled(
     }
     let row_length = shape.last().copied().unwrap_or(1).max(1);
     Ok(Fill::Profiled { base: Box::new(base), profile: profile.in_dtype(case.dtype), row_length })
+}
+
+/// The fill near the epsilon: what is centred at zero becomes so small that its mean square is the epsilon;
+/// scales and offsets stay as they are.
+fn near_epsilon(definition: &Definition, usual: Fill) -> Fill {
+    match (usual, definition.epsilon()) {
+        (Fill::Normal { mean: 0.0, .. }, Some(epsilon)) => Fill::Normal { mean: 0.0, std: epsilon.sqrt() },
+        (usual, _) => usual,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the mean square is about the epsilon, half of the result depends on where it is added.
+    #[test]
+    fn near_the_epsilon_only_what_is_centred_shrinks() {
+        let definition = crate::spec::builtin_named("rmsnorm").expect("a Definition of this binary");
+        let usual = [Fill::Normal { mean: 0.0, std: 1.0 }, Fill::Normal { mean: 1.0, std: 0.5 }];
+        let expected = [Fill::Normal { mean: 0.0, std: 1e-3 }, usual[1].clone()];
+        assert_eq!(usual.map(|fill| near_epsilon(&definition, fill)), expected);
+    }
 }

@@ -18,6 +18,6 @@ mod tolerance;
 mod trials;
 pub mod verdict;
 
-pub use case::{Case, Coverage, Stage};
+pub use case::{AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, Stage};
 pub use engine::{Engine, EngineOptions};
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::verdict::{CaseRecord, Finding, Report};
 use crate::runner::protocol::{OutputErrors, Sample};
 
+/// The `schema` of [`case_json`].
 pub const CASE_SCHEMA: &str = "warpsmith.case/1";
+/// The `schema` of [`summary_json`].
 pub const SUMMARY_SCHEMA: &str = "warpsmith.summary/1";
 
 /// One case as one JSON object. `timing` is always null here: an interpreter measures nothing.
@@ -100,8 +102,11 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::judge::{Code, Verdict};
+    use crate::judge::{Case, Code, Coverage, Stage, Verdict};
+    use crate::spec::Dtype;
 
     const PAGE: &str = include_str!("../../docs/records.md");
 
@@ -145,19 +150,42 @@ mod tests {
 
     #[test]
     fn every_key_is_documented() {
-        let report = Report {
-            oracle: None,
-            cases: Vec::new(),
-            findings: Vec::new(),
-            not_run: Vec::new(),
+        let report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
+        let case = Case {
+            stage: Stage::Smoke,
+            definition: "softmax".to_owned(),
+            options: BTreeMap::new(),
+            axes: [("M".to_owned(), 3)].into(),
+            dtype: Dtype::Float32,
+            layout: "contiguous".to_owned(),
+            profile: "default".to_owned(),
+            scalars: BTreeMap::new(),
+            coverage: Coverage::Full,
+        };
+        let record = CaseRecord {
+            case,
             verdict: Verdict::Passed,
-            provenance: super::super::Provenance::default(),
-            timeline: super::super::verdict::Timeline::default(),
+            findings: Vec::new(),
+            errors: vec![OutputErrors::default()],
+            launches: Vec::new(),
+            seed: u64::MAX,
+            elapsed_ms: 1.0,
         };
         let summary = summary_json(Path::new("/k.py"), &report);
-        for key in summary.as_object().expect("an object").keys() {
-            assert!(PAGE.contains(&format!("| `{key}` |")), "{key}");
+        let case = case_json(Path::new("/k.py"), &report, &record);
+        for (schema, value) in [(SUMMARY_SCHEMA, &summary), (CASE_SCHEMA, &case)] {
+            let (_, section) = PAGE.split_once(&format!("## `{schema}`")).expect("a section for each schema");
+            let section = section.split("\n## ").next().unwrap_or_default();
+            for key in value.as_object().expect("an object").keys() {
+                assert!(section.contains(&format!("| `{key}` |")), "{schema}: {key}");
+            }
+        }
+        for nested in [&case["case"], &case["errors"][0], &case["provenance"]] {
+            for key in nested.as_object().expect("an object").keys() {
+                assert!(PAGE.contains(&format!("`{key}`")), "{key} in {nested}");
+            }
         }
         assert_eq!(summary["exit"], 0);
+        assert_eq!(case["case"]["seed"], "18446744073709551615");
     }
 }

@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::inputs::{self, Prepared};
+use super::philox::Draws;
 use super::profiles::EXACT_INTEGERS;
 use super::stages::Plan;
-use super::tolerance::{tolerance, with_conditioning};
+use super::tolerance::{ErrorSources, tolerance, with_conditioning};
 use super::trials::{Trial, TrialOutcome};
 use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
@@ -33,6 +34,8 @@ use crate::spec::{Definition, Dtype};
 pub(super) const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of the import of the user's file.
 const IMPORT_WALL_S: f64 = 60.0;
+/// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
+pub(super) const JUDGE_WALL_S: f64 = 120.0;
 /// Programs of each launch that a sampled case runs.
 const SAMPLED_PROGRAMS: u32 = 24;
 /// Programs of each launch that an offsets case runs: the corners of the grid and a few.
@@ -206,6 +209,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 definition: definition.name.clone(),
                 reference: definition.reference.clone(),
                 reference_f64: definition.extras.reference_f64.clone(),
+                wall_s: JUDGE_WALL_S,
             });
             match self.worker.request(request).await {
                 Ok(Outcome::Done(_)) => {}
@@ -298,10 +302,7 @@ impl<W: Worker> CheckRun<'_, W> {
     /// First step: inputs.
     async fn prepare_all(&self, cases: Vec<Case>, progress: &Mutex<Progress>, to_run: mpsc::Sender<ToRun>) {
         for (index, case) in cases.into_iter().enumerate() {
-            if self.cancel.is_cancelled() {
-                return;
-            }
-            if left_out(&case, progress) {
+            if self.is_cancelled(&case, progress) || left_out(&case, progress) {
                 continue;
             }
             let started = Instant::now();
@@ -326,6 +327,16 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
+    /// Whether the check was cancelled; the case is then noted as not run.
+    fn is_cancelled(&self, case: &Case, progress: &Mutex<Progress>) -> bool {
+        let cancelled = self.cancel.is_cancelled();
+        if cancelled {
+            let what = format!("{} {}", case.stage, case.dtype.short());
+            lock(progress).not_run.push(NotRun::new(what, "the check was cancelled"));
+        }
+        cancelled
+    }
+
     /// Second step: the candidate. Ends early when it keeps crashing, hangs, or cannot be loaded again.
     async fn run_all(
         &self,
@@ -338,13 +349,15 @@ impl<W: Worker> CheckRun<'_, W> {
         let mut crashes = 0;
         let mut stop: Option<Stop> = None;
         while let Some(ToRun { index, case, prepared, started }) = queue.recv().await {
-            let skip = self.cancel.is_cancelled() || left_out(&case, progress);
-            if let Some(stop) = &stop {
-                lock(progress)
-                    .not_run
-                    .push(NotRun::new(format!("{} {}", case.stage, case.label()), &*stop.why));
-            }
-            if skip || stop.is_some() {
+            let skip = match &stop {
+                Some(stop) => {
+                    let what = format!("{} {}", case.stage, case.label());
+                    lock(progress).not_run.push(NotRun::new(what, &*stop.why));
+                    true
+                }
+                None => self.is_cancelled(&case, progress) || left_out(&case, progress),
+            };
+            if skip {
                 self.release(prepared.ok()).await;
                 continue;
             }
@@ -364,7 +377,7 @@ impl<W: Worker> CheckRun<'_, W> {
             if let Ended::Died(died) = &ended {
                 candidate = None;
                 crashes += 1;
-                stop = stop_after(died.reason, crashes);
+                stop = stop_after(died.reason, case.coverage, crashes);
             }
             if to_compare.send(ToCompare { index, case, prepared, ended, trials, started }).await.is_err() {
                 break;
@@ -407,6 +420,11 @@ impl<W: Worker> CheckRun<'_, W> {
                     Coverage::Offsets => Some(OFFSETS_PROGRAMS),
                 },
                 compare_values: case.coverage != Coverage::Offsets,
+                sampling_seed: Draws::new(
+                    self.seed,
+                    &format!("programs of {} {} {}", case.stage, case.definition, case.label()),
+                )
+                .next_u64(),
                 program_order: manner.program_order,
                 autotune: manner.autotune,
                 other_poison: manner.other_poison,
@@ -469,9 +487,17 @@ impl<W: Worker> CheckRun<'_, W> {
     ) -> Vec<CaseRecord> {
         let mut records = Vec::new();
         while let Some(ToCompare { index, mut case, prepared, ended, trials, started }) = queue.recv().await {
+            // It ran before its smoke case was judged. How many do is chance, and a record is not.
+            if left_out(&case, progress) {
+                self.release(prepared).await;
+                continue;
+            }
             let ended = match (&prepared, ended) {
                 (Some(prepared), Ended::Ran { ran, compared: None }) => {
                     note_full_run(&mut case, &ran);
+                    if depends_on_more(&case, &ran, prepared.request.outputs.len()) {
+                        lock(progress).not_run.push(bounds_only(&mut case));
+                    }
                     self.compare(&case, prepared, ran).await
                 }
                 (_, ended) => ended,
@@ -494,6 +520,12 @@ impl<W: Worker> CheckRun<'_, W> {
                     .is_some_and(|variant| variant.definition.extras.deterministic),
             };
             let record = assess::assess(circumstances, ended);
+            if let Some(why) = assess::beyond_a_sample(&record) {
+                let what = format!("{} {}", case.stage, case.label());
+                lock(progress).not_run.push(NotRun::new(what, why));
+                self.release(prepared).await;
+                continue;
+            }
             if is_undefined(&record) {
                 let what = format!("{} {}", case.stage, case.label());
                 lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
@@ -529,18 +561,25 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(reduction) => reduction,
             Err(error) => return judge_ended(error.to_string()),
         };
+        let sources = ErrorSources {
+            case: case.dtype,
+            reduction,
+            intermediate: definition.extras.tolerance.intermediate,
+            precision: definition.extras.precision,
+        };
         let request = Request::Compare(Compare {
             case: prepared.request.case.clone(),
             tolerances: prepared
                 .request
                 .outputs
                 .iter()
-                .map(|output| tolerance(output.dtype, reduction, definition.extras.precision))
+                .map(|output| tolerance(output.dtype, sources))
                 .map(|plain| if case.stage == Stage::Stability { with_conditioning(plain) } else { plain })
                 .collect(),
             written_only: case.coverage == Coverage::Sampled,
             null_candidates: case.stage == Stage::Smoke,
             exact_if_agree: case.profile == EXACT_INTEGERS,
+            wall_s: JUDGE_WALL_S,
         });
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => match read::<Compared>(value) {
@@ -561,6 +600,22 @@ impl<W: Worker> CheckRun<'_, W> {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
+}
+
+/// Whether values of a sampled run mean nothing although their form is right: an output that several
+/// launches, atomics or the host made also depends on programs that did not run.
+fn depends_on_more(case: &Case, ran: &Ran, outputs: usize) -> bool {
+    let right_form = ran.outputs.len() == outputs && ran.outputs.iter().all(|output| output.copied);
+    let by_one_launch = ran.outputs.iter().all(|output| output.written_by_single_launch);
+    case.coverage == Coverage::Sampled && right_form && !by_one_launch
+}
+
+/// Such a case shows bounds and offsets; that its values were not compared is told.
+fn bounds_only(case: &mut Case) -> NotRun {
+    case.coverage = Coverage::Offsets;
+    let why =
+        "too large to run every program, and the outputs depend on all of them: only bounds were checked";
+    NotRun::new(format!("values of {} {}", case.stage, case.label()), why)
 }
 
 /// A sampled case whose launches were small enough to run whole is a full case.
@@ -591,12 +646,18 @@ fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
 }
 
 /// Whether the way a candidate ended means that the rest of the check is left out.
-fn stop_after(reason: crate::runner::protocol::DeathReason, crashes: u32) -> Option<Stop> {
+fn stop_after(
+    reason: crate::runner::protocol::DeathReason,
+    coverage: Coverage,
+    crashes: u32,
+) -> Option<Stop> {
     use crate::runner::protocol::DeathReason;
     let why = match reason {
+        // On a large shape it is too much work rather than an endless loop: the small ones have ended.
+        DeathReason::Timeout if coverage != Coverage::Full => return None,
         DeathReason::Timeout => "an earlier case did not end",
         DeathReason::Memory => "an earlier case ran out of memory",
-        DeathReason::Killed => "cancelled",
+        DeathReason::Killed => "the check was cancelled",
         _ if crashes >= CRASH_LIMIT => "too many earlier cases crashed",
         _ => return None,
     };

@@ -26,6 +26,7 @@ impl Verdict {
         }
     }
 
+    /// As people read it.
     pub fn words(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -71,6 +72,7 @@ pub enum Code {
     /// The process ended without an answer, whatever its status.
     Exited,
     // could not run
+    UnreadableFile,
     NoKernel,
     NoOracle,
     NoDefinition,
@@ -110,7 +112,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -133,6 +135,7 @@ impl Code {
         Self::Raised,
         Self::Crashed,
         Self::Exited,
+        Self::UnreadableFile,
         Self::NoKernel,
         Self::NoOracle,
         Self::NoDefinition,
@@ -159,6 +162,7 @@ impl Code {
         Self::WeakTolerance,
     ];
 
+    /// The one verdict that this code stands for.
     pub fn verdict(self) -> Verdict {
         use Code::*;
         match self {
@@ -166,10 +170,10 @@ impl Code {
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
             | Raised | Crashed | Exited => Verdict::Wrong,
-            NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch | SyntaxError
-            | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld | UnusablePython
-            | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable | NotLaunched
-            | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
+            | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
+            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | NotComparable
+            | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }
@@ -199,6 +203,7 @@ pub struct Finding {
     pub element: Option<BadElement>,
 }
 
+/// One element of an output that is not what it should be.
 #[derive(Clone, Debug, Serialize)]
 pub struct BadElement {
     pub output: String,
@@ -234,7 +239,7 @@ pub struct Report {
     /// Stages that were not run, with the reason. Never shown as passed.
     pub not_run: Vec<NotRun>,
     pub verdict: Verdict,
-    /// Versions, interpreter, containment: what the verdict rests on.
+    /// Versions and method: what the verdict rests on.
     pub provenance: Provenance,
     pub timeline: Timeline,
 }
@@ -253,6 +258,7 @@ pub struct Timeline {
     pub end: Option<f64>,
 }
 
+/// Something that was left out, which must never look as if it had passed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRun {
     pub what: String,
@@ -261,18 +267,35 @@ pub struct NotRun {
 
 impl Finding {
     /// A finding that is tied to no place.
-    pub(super) fn plain(code: Code, message: impl Into<String>) -> Self {
+    pub fn plain(code: Code, message: impl Into<String>) -> Self {
         let (kernel, place, called_from, element) = (None, None, Vec::new(), None);
         Self { code, kernel, place, called_from, message: message.into(), element }
     }
 }
 
+impl Report {
+    /// A check that ended before there was anything to judge.
+    pub fn ended_at_once(finding: Finding) -> Self {
+        Self {
+            oracle: None,
+            cases: Vec::new(),
+            verdict: finding.code.verdict(),
+            findings: vec![finding],
+            not_run: Vec::new(),
+            provenance: Provenance::default(),
+            timeline: Timeline::default(),
+        }
+    }
+}
+
 impl NotRun {
+    /// `why` completes "not run: `what` (`why`)".
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }
 
+/// What a verdict rests on. A version is `None` until the worker has told it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Provenance {
     pub warpsmith: String,

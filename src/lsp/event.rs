@@ -7,6 +7,7 @@ use tower_lsp::ls_types::*;
 use super::outbox::ClientAnswer;
 use super::runs::RunUpdate;
 
+/// Unbounded: a mailbox that waits for room would await before it sends. The client's own pace is the bound.
 pub(crate) type EventSender = mpsc::UnboundedSender<Event>;
 pub(crate) type EventReceiver = mpsc::UnboundedReceiver<Event>;
 

@@ -12,6 +12,7 @@ impl Notification for ServerStatus {
     const METHOD: &'static str = "experimental/serverStatus";
 }
 
+/// The whole state; each message replaces the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStatusParams {
@@ -23,6 +24,7 @@ pub struct ServerStatusParams {
     pub message: Option<String>,
 }
 
+/// Whether kernels can be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {

@@ -21,6 +21,7 @@ use super::progress::PROGRESS_DELAY;
 use super::refresh::LensRefresh;
 use super::runs::{ActiveRun, CheckJob};
 use super::schedule::{DEBOUNCE, Scheduler};
+use super::settings::Settings;
 use crate::judge::Code;
 use crate::judge::check::Checker;
 
@@ -63,6 +64,9 @@ pub(crate) struct Context {
 pub(crate) struct GlobalState {
     pub(crate) context: Context,
     pub(crate) client: Arc<ClientProfile>,
+    pub(crate) settings: Settings,
+    /// What is wrong with them, to be said when the client may be spoken to.
+    pub(crate) setting_mistakes: Vec<String>,
     /// Open documents.
     pub(crate) files: HashMap<Uri, FileState>,
     pub(crate) scheduler: Scheduler<Arc<CheckJob>>,
@@ -87,6 +91,8 @@ impl GlobalState {
             scheduler: Scheduler::new(context.timing.debounce),
             context,
             client: Arc::default(),
+            settings: Settings::default(),
+            setting_mistakes: Vec::new(),
             files: HashMap::new(),
             active: None,
             next_generation: 1,

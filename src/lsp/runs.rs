@@ -19,8 +19,29 @@ use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{Code, Finding, Provenance, Report, Timeline, Verdict};
+use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
+
+/// Modules that change only with the environment. Whatever else is imported may be a file of the user's.
+const STEADY_MODULES: [&str; 17] = [
+    "abc",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "numpy",
+    "operator",
+    "os",
+    "sys",
+    "torch",
+    "triton",
+    "typing",
+    "typing_extensions",
+    "warnings",
+];
 
 /// Progress inside one case is passed on at most this often.
 const CASE_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,6 +57,8 @@ pub(crate) struct CheckJob {
     pub(crate) text_hash: blake3::Hash,
     pub(crate) code_hash: blake3::Hash,
     pub(crate) model: Arc<SourceModel>,
+    /// The interpreter that the settings name.
+    pub(crate) python: Option<PathBuf>,
 }
 
 impl Job for Arc<CheckJob> {
@@ -120,6 +143,7 @@ impl GlobalState {
             text,
             code_hash,
             model: Arc::clone(&file.model),
+            python: self.settings.python.clone(),
         });
         tracing::info!(generation, version = job.version, text = %job.text_hash, ?cause, "check requested");
         file.run = Some(FileRun { job: Arc::clone(&job), splices: Vec::new(), phase: Phase::Waiting });
@@ -349,8 +373,12 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
         return Err(Refusal::NoKernel);
     }
     match &file.outcome {
-        // What kept it from running may be repaired by now.
-        Some(outcome) if outcome.report.verdict != Verdict::CouldNotRun && outcome.code_hash == code_hash => {
+        // What kept it from running may be repaired by now, and a helper in another file may have changed.
+        Some(outcome)
+            if outcome.report.verdict != Verdict::CouldNotRun
+                && outcome.code_hash == code_hash
+                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>
+        {
             Err(Refusal::Unchanged)
         }
         _ => Ok(()),
@@ -364,23 +392,7 @@ fn is_cancelled(report: &Report) -> bool {
 
 /// The report of a check that gave none.
 fn failed(why: &str) -> Report {
-    let finding = Finding {
-        code: Code::JudgeFailed,
-        kernel: None,
-        place: None,
-        called_from: Vec::new(),
-        message: format!("warpsmith itself failed: {why}"),
-        element: None,
-    };
-    Report {
-        oracle: None,
-        cases: Vec::new(),
-        findings: vec![finding],
-        not_run: Vec::new(),
-        verdict: Verdict::CouldNotRun,
-        provenance: Provenance::default(),
-        timeline: Timeline::default(),
-    }
+    Report::ended_at_once(Finding::plain(Code::JudgeFailed, format!("warpsmith itself failed: {why}")))
 }
 
 /// Runs the checker on the workers; what it says reaches the main loop in order, its end last.
@@ -395,6 +407,7 @@ fn spawn(
     let request = CheckRequest {
         path: job.path.clone(),
         text: Arc::clone(&job.text),
+        python: job.python.clone(),
         // The whole file, whichever lens was clicked: a narrowed report would clear findings of kernels
         // that were not judged again.
         options: CheckOptions::default(),

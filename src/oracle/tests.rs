@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{MissKind, Oracle, OracleMiss, find};
+use super::{MissKind, Oracle, OracleMiss, Variant, find};
 use crate::runner::protocol::{Argument, ArgumentSource};
 use crate::source::parse;
 
@@ -20,10 +20,22 @@ fn strings(names: &[&str]) -> Vec<String> {
 
 #[test]
 fn autokernel_files_are_known() {
-    for kernel_type in ["softmax", "rmsnorm", "matmul"] {
+    for (kernel_type, first, count) in [
+        ("matmul", "matmul", 1),
+        ("softmax", "softmax", 1),
+        ("layernorm", "layernorm", 1),
+        ("rmsnorm", "rmsnorm", 1),
+        ("flash_attention", "flash_attention_causal", 2),
+        ("fused_mlp", "fused_mlp_silu", 3),
+        ("cross_entropy", "cross_entropy", 1),
+        ("rotary_embedding", "rotary_embedding", 1),
+        ("reduce", "reduce_sum_last", 6),
+    ] {
         let code = format!("KERNEL_TYPE = \"{kernel_type}\"\ndef kernel_fn(x): kernel[(1,)](x)\n");
         let oracle = with_kernel(&code).unwrap_or_else(|miss| panic!("{miss}"));
-        assert_eq!(oracle.variants[0].definition.name, kernel_type);
+        assert_eq!(oracle.variants[0].definition.name, first);
+        assert_eq!(oracle.variants.len(), count, "{kernel_type}");
+        assert!(oracle.variants.iter().all(|variant| variant.definition.op_type == kernel_type));
         assert_eq!(oracle.entry, "kernel_fn");
         assert_eq!(oracle.label.rung, 0);
         assert_eq!(oracle.label.label, format!("AutoKernel {kernel_type} · torch ref"));
@@ -90,6 +102,29 @@ fn options_are_passed_only_to_their_parameter() {
     assert_eq!(passed(&["weight", "x", "eps", "block"]), ["x=x", "weight=weight", "eps=eps"]);
     assert_eq!(passed(&["x", "**kwargs"]), ["x=x", "weight=weight"]);
     assert_eq!(passed(&["*args"]), [] as [&str; 0]);
+}
+
+#[test]
+fn variants_are_chosen_by_options_that_the_entry_has() {
+    let chosen = |kernel_type: &str, parameters: &[&str]| -> Vec<String> {
+        let code = format!("KERNEL_TYPE = '{kernel_type}'\ndef kernel_fn(): kernel[(1,)](1)\n");
+        let oracle = with_kernel(&code).unwrap_or_else(|miss| panic!("{miss}"));
+        let can = |variant: &&Variant| oracle.can_choose(variant, &strings(parameters)).is_ok();
+        oracle.variants.iter().filter(can).map(|variant| variant.definition.name.clone()).collect()
+    };
+    assert_eq!(chosen("flash_attention", &["Q", "K", "V"]), ["flash_attention_causal"]);
+    assert_eq!(
+        chosen("flash_attention", &["Q", "K", "V", "causal"]),
+        ["flash_attention_causal", "flash_attention_full"]
+    );
+    assert_eq!(chosen("fused_mlp", &["x"]), ["fused_mlp_silu"]);
+    assert_eq!(
+        chosen("reduce", &["x", "dim"]),
+        ["reduce_sum_last", "reduce_sum_first", "reduce_sum_middle"],
+        "an entry without `op` sums"
+    );
+    assert_eq!(chosen("reduce", &["x", "op"]), ["reduce_sum_last", "reduce_max_last"]);
+    assert_eq!(chosen("reduce", &["x", "dim", "op"]).len(), 6);
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub enum Request {
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
-    /// [`Request::Open`] on it is answered with [`Reply::Died`], reason `killed`. Done: `{}`.
+    /// [`Request::Open`] on it is answered with [`Outcome::Died`], reason `killed`. Done: `{}`.
     Close { runner: RunnerId },
 }
 
@@ -74,8 +74,11 @@ pub struct Define {
     /// A float64 reference of its own; without it, `run` is called on float64 inputs under a mode that
     /// turns casts to float32 into casts to float64.
     pub reference_f64: Option<String>,
+    /// Wall clock after which the judge runner is ended and started anew, in seconds.
+    pub wall_s: f64,
 }
 
+/// A file to load into a runner of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Open {
     pub runner: RunnerId,
@@ -113,6 +116,7 @@ pub struct Opened {
     pub import_ms: f64,
 }
 
+/// One parameter of the entry.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Parameter {
     pub name: String,
@@ -120,6 +124,7 @@ pub struct Parameter {
     pub has_default: bool,
 }
 
+/// A case whose inputs are to be made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prepare {
     pub case: CaseId,
@@ -130,6 +135,8 @@ pub struct Prepare {
     pub inputs: Vec<InputSpec>,
     /// In the Definition's order; what the reference's outputs must look like.
     pub outputs: Vec<OutputSpec>,
+    /// As [`Define::wall_s`]; every prepared case is lost with the judge runner.
+    pub wall_s: f64,
 }
 
 /// One input of one case.
@@ -144,6 +151,7 @@ pub enum InputSpec {
     },
 }
 
+/// A tensor, how it lies in memory and how it is drawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct TensorInput {
     pub name: String,
@@ -157,6 +165,7 @@ pub struct TensorInput {
     pub fill: Fill,
 }
 
+/// What one output must look like. Outputs are contiguous.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutputSpec {
     pub name: String,
@@ -164,6 +173,7 @@ pub struct OutputSpec {
     pub shape: Vec<u64>,
 }
 
+/// One call of the entry on a prepared case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     pub runner: RunnerId,
@@ -185,6 +195,7 @@ pub struct Recopy {
     pub wall_s: f64,
 }
 
+/// One argument of the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Argument {
     /// The parameter of the entry.
@@ -212,6 +223,8 @@ pub struct InterpreterOptions {
     /// Whether the values of the outputs matter. `false`: only offsets are checked, outputs are not
     /// copied, and nothing may touch whole tensors.
     pub compare_values: bool,
+    /// Draws the random programs. Derived from the check's seed, and not the seed of any input.
+    pub sampling_seed: u64,
     pub program_order: ProgramOrder,
     pub autotune: Autotune,
     /// Fill fresh memory with large ordinary values instead of NaN.
@@ -232,9 +245,9 @@ pub enum ProgramOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Autotune {
-    /// The first; none runs only to be timed.
+    /// One, drawn from what the kernel is called with; it has run once before it is chosen.
     #[default]
-    First,
+    Drawn,
     /// A kernel that is not tuned yet runs every configuration once before the first, as on a GPU.
     Trial,
     /// The configuration of this index alone, of those that are left after pruning. Kernels that have
@@ -280,6 +293,7 @@ pub struct Autotuned {
     pub configurations: Vec<String>,
 }
 
+/// One returned value, as the candidate describes it: a claim until it was compared.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReturnedValue {
     /// `torch.Tensor`, `float`, `MyTensorSubclass` …: the exact type.
@@ -292,6 +306,9 @@ pub struct ReturnedValue {
     pub strides: Vec<i64>,
     /// The storage overlaps that of this input.
     pub aliases_input: Option<String>,
+    /// The storage is one that an earlier call returned: that result has changed meanwhile.
+    #[serde(default)]
+    pub returned_before: bool,
     /// Every element of the storage that holds a value was stored by one interpreted launch, and that
     /// launch was the only one. Only then may a sampled run be compared.
     #[serde(default)]
@@ -319,6 +336,7 @@ pub struct Launch {
     pub ms: f64,
 }
 
+/// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     pub file: String,
@@ -344,6 +362,7 @@ pub struct WorkerFinding {
     pub occurrences: u64,
 }
 
+/// What kinds of things the interpreter sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerFindingKind {
@@ -373,6 +392,7 @@ pub struct Unsupported {
     pub place: Option<Place>,
 }
 
+/// How the outputs of a case that ran are to be compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
     pub case: CaseId,
@@ -383,6 +403,8 @@ pub struct Compare {
     /// Also compare null candidates (zeros, the reference's mean, the reference of another seed, the
     /// reference on coarser inputs): a tolerance that accepts one is worthless.
     pub null_candidates: bool,
+    /// As [`Prepare::wall_s`]. The references run in this time.
+    pub wall_s: f64,
     /// Where the reference in the case's dtype equals the float64 one in every element, the operation is
     /// exact on these inputs, and so must be the candidate.
     pub exact_if_agree: bool,
@@ -490,6 +512,7 @@ impl ToleranceTerms {
     }
 }
 
+/// What the comparison says of an answer that is surely wrong.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NullCandidate {
     /// `zeros`, `mean`, `other-seed`, `coarse-inputs`.
@@ -514,6 +537,7 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
+/// What became of a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -529,6 +553,7 @@ pub enum Outcome {
     },
 }
 
+/// An exception, described.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Raised {
     /// Class of the exception, without module: `ModuleNotFoundError`.
@@ -555,6 +580,7 @@ pub struct Raised {
     pub findings: Vec<WorkerFinding>,
 }
 
+/// The end of a process that still owed an answer.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Died {
     pub reason: DeathReason,
@@ -565,6 +591,7 @@ pub struct Died {
     pub output: String,
 }
 
+/// Why a process is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeathReason {
@@ -601,35 +628,5 @@ pub enum Event {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_one_flat_object() {
-        let request = Request::Release { case: "k1".to_owned() };
-        let line = serde_json::to_string(&Envelope { id: 7, request: &request }).expect("serializes");
-        assert_eq!(line, r#"{"id":7,"op":"release","case":"k1"}"#);
-    }
-
-    #[test]
-    fn replies_and_events_are_told_apart() {
-        let died = r#"{"id":3,"died":{"reason":"signal","signal":11,"status":null,"output":"x"}}"#;
-        let Line::Reply(reply) = serde_json::from_str(died).expect("parses") else { panic!("not a reply") };
-        assert!(matches!(
-            reply.outcome,
-            Outcome::Died(Died { reason: DeathReason::Signal, signal: Some(11), .. })
-        ));
-
-        let warm = r#"{"ev":"warm","import_ms":1.5,"resident_bytes":1,"later":"ignored"}"#;
-        assert!(matches!(serde_json::from_str(warm).expect("parses"), Line::Event(Event::Warm { .. })));
-    }
-
-    #[test]
-    fn non_finite_numbers_travel_as_strings() {
-        let sample: Sample =
-            serde_json::from_str(r#"{"index":[0,3],"expected":1,"got":"NaN","allowed":"Infinity"}"#)
-                .expect("parses");
-        assert!(sample.got.0.is_nan());
-        assert_eq!(serde_json::to_string(&sample.allowed).expect("serializes"), "\"Infinity\"");
-    }
-}
+#[path = "protocol_tests.rs"]
+mod tests;

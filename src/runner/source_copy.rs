@@ -8,15 +8,7 @@ use std::time::{Duration, SystemTime};
 /// Copies older than this are removed when a new one is made.
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A copy of one saved text.
-#[derive(Clone, Debug)]
-pub struct SourceCopy {
-    /// `<runs>/<hash>/<the file's own name>`.
-    pub path: PathBuf,
-    /// blake3 of the text, in hex.
-    pub hash: String,
-}
-
+/// Why a text could not be copied.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot copy {file} to {target}: {source}; check the folder's permissions and free space")]
 pub struct CopyError {
@@ -25,8 +17,11 @@ pub struct CopyError {
     source: io::Error,
 }
 
-/// Writes `text` under `runs` with the name of `file`. The same text is written once.
-pub fn copy_source(runs: &Path, file: &Path, text: &str) -> Result<SourceCopy, CopyError> {
+/// Writes `text` to `<runs>/<hash>/<the file's own name>` and returns that path. The same text is written once.
+///
+/// # Errors
+/// The folder cannot be made or written.
+pub fn copy_source(runs: &Path, file: &Path, text: &str) -> Result<PathBuf, CopyError> {
     let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
     let folder = runs.join(&hash[..32]);
     let name = file.file_name().unwrap_or_else(|| "kernel.py".as_ref());
@@ -42,7 +37,7 @@ pub fn copy_source(runs: &Path, file: &Path, text: &str) -> Result<SourceCopy, C
         fs::write(&partial, text).map_err(fail)?;
         fs::rename(&partial, &path).map_err(fail)?;
     }
-    Ok(SourceCopy { path, hash })
+    Ok(path)
 }
 
 /// Best effort: a copy that cannot be removed today is removed tomorrow.
@@ -68,28 +63,28 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let file = Path::new("/home/someone/σοφτ max.py");
         let copy = copy_source(runs.path(), file, "x = 1\n").unwrap();
-        assert_eq!(copy.path.file_name(), file.file_name());
-        assert_eq!(fs::read_to_string(&copy.path).unwrap(), "x = 1\n");
+        assert_eq!(copy.file_name(), file.file_name());
+        assert_eq!(fs::read_to_string(&copy).unwrap(), "x = 1\n");
         let again = copy_source(runs.path(), file, "x = 1\n").unwrap();
-        assert_eq!(again.path, copy.path);
+        assert_eq!(again, copy);
         let other = copy_source(runs.path(), file, "x = 2\n").unwrap();
-        assert_ne!(other.path, copy.path);
+        assert_ne!(other, copy);
     }
 
     #[test]
     fn a_tampered_copy_is_written_anew() {
         let runs = tempfile::tempdir().unwrap();
         let copy = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
-        fs::write(&copy.path, "x = 2\n").unwrap();
+        fs::write(&copy, "x = 2\n").unwrap();
         let again = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
-        assert_eq!(fs::read_to_string(again.path).unwrap(), "x = 1\n");
+        assert_eq!(fs::read_to_string(again).unwrap(), "x = 1\n");
     }
 
     #[test]
     fn old_copies_go() {
         let runs = tempfile::tempdir().unwrap();
         let old = copy_source(runs.path(), Path::new("k.py"), "x = 1\n").unwrap();
-        let folder = old.path.parent().unwrap();
+        let folder = old.parent().unwrap();
         let long_ago = SystemTime::now() - KEEP - Duration::from_secs(1);
         fs::File::open(folder).unwrap().set_modified(long_ago).unwrap();
         copy_source(runs.path(), Path::new("k.py"), "x = 2\n").unwrap();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -21,22 +22,26 @@ const EXIT_GRACE: Duration = Duration::from_secs(2);
 const STDERR_TAIL_BYTES: usize = 16 * 1024;
 /// Longest line taken from it; a longer one is a fault.
 const LINE_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
+/// Of a line that cannot be read, in the log.
+const LOGGED_CHARACTERS: usize = 500;
 
 /// Why a request got no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("cannot start `{python}`: {reason}")]
+    #[error("cannot start `{python}`: {reason}; `warpsmith doctor` looks at it")]
     Start { python: PathBuf, reason: String },
-    #[error("the Python worker ended unexpectedly{}", tail_clause(.stderr))]
+    #[error("the Python worker ended unexpectedly; check again to start another one{}", tail_clause(.stderr))]
     Ended { stderr: String },
-    #[error("the Python worker speaks protocol {theirs}, this binary speaks {PROTOCOL_VERSION}")]
+    #[error(
+        "the Python worker speaks protocol {theirs}, this binary speaks {PROTOCOL_VERSION}; remove the folder `worker` in warpsmith's cache and check again"
+    )]
     Protocol { theirs: u32 },
 }
 
 fn tail_clause(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text => format!("; its last words:\n{text}"),
+        text => format!(". Its last words:\n{text}"),
     }
 }
 
@@ -55,6 +60,7 @@ pub trait Worker: Send + Sync {
     fn request(&self, request: Request) -> impl Future<Output = Result<Outcome, WorkerError>> + Send;
     /// Events from now on.
     fn events(&self) -> broadcast::Receiver<Event>;
+    /// What it said of its environment when it started.
     fn versions(&self) -> WorkerVersions;
 }
 
@@ -104,6 +110,7 @@ impl Supervisor {
             None => start_error(format!("its first line is not `ready`: {ready}")),
         })?;
 
+        // Every line in it is a request that somebody waits for, and a check has a handful at a time.
         let (lines, line_queue) = mpsc::unbounded_channel();
         let (events, _) = broadcast::channel(256);
         let (ended_sender, ended) = watch::channel(None);
@@ -206,12 +213,33 @@ async fn read_lines(
             Ok(Line::Event(event)) => {
                 let _ = events.send(event);
             }
-            Err(error) => tracing::error!(%error, line, "unreadable line from the Python worker"),
+            Err(error) => {
+                tracing::error!(%error, line = %start_of(&line), "unreadable line from the Python worker");
+                // Whoever waits for this answer must not wait for ever.
+                if let Some(sender) = addressee(&line).and_then(|id| lock(&pending).remove(&id)) {
+                    let message = format!("the Python worker's answer makes no sense to us ({error})");
+                    let _ = sender.send(Outcome::Failed { code: "unreadable-answer".to_owned(), message });
+                }
+            }
         }
     }
     let tail = settled_tail(&stderr_tail).await;
     let _ = ended.send(Some(tail));
     lock(&pending).clear();
+}
+
+/// The request that a line answers, when nothing else of the line can be read.
+fn addressee(line: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Addressed {
+        id: u64,
+    }
+    serde_json::from_str::<Addressed>(line).ok().map(|addressed| addressed.id)
+}
+
+/// As much of a line as a log should hold.
+fn start_of(line: &str) -> String {
+    line.chars().take(LOGGED_CHARACTERS).collect()
 }
 
 /// The next line without its end; `None` at the end of the stream or past [`LINE_LIMIT_BYTES`].
@@ -245,4 +273,34 @@ async fn keep_tail(mut stream: impl AsyncRead + Unpin, tail: Arc<Mutex<String>>)
 async fn settled_tail(tail: &Arc<Mutex<String>>) -> String {
     tokio::time::sleep(Duration::from_millis(50)).await;
     lock(tail).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What request 3 is answered with when the worker says these lines and ends.
+    async fn answer_to_3(lines: &str) -> Option<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        let pending = Pending::default();
+        lock(&pending).insert(3, sender);
+        let (events, _) = broadcast::channel(1);
+        let (ended, _) = watch::channel(None);
+        let reader = BufReader::new(lines.as_bytes());
+        read_lines(reader, Arc::clone(&pending), events, ended, Arc::default()).await;
+        receiver.await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_request_gets_an_answer_or_an_end() {
+        let good = answer_to_3("no JSON\n{\"id\":2,\"done\":{}}\n{\"id\":3,\"done\":{}}\n").await;
+        assert!(matches!(good, Some(Outcome::Done(_))), "{good:?}");
+        for unreadable in [r#"{"id":3,"what":{}}"#, r#"{"id":3,"died":{"reason":"boredom"}}"#, r#"{"id":3}"#]
+        {
+            let answer = answer_to_3(&format!("{unreadable}\n")).await;
+            let Some(Outcome::Failed { code, .. }) = answer else { panic!("{unreadable}: {answer:?}") };
+            assert_eq!(code, "unreadable-answer");
+        }
+        assert!(answer_to_3(r#"{"id":3,"done":{}} cut off"#).await.is_none());
+    }
 }

@@ -16,12 +16,11 @@ pub struct UnpackError {
     source: io::Error,
 }
 
-/// Writes the worker under `cache/worker/<version>-<hash>` unless it is there, and returns the path of
-/// its `main.py`.
+/// Writes the worker under `folder/<version>-<hash>` unless it is there, and returns the path of its `main.py`.
 ///
 /// The folder appears by one rename, so two servers that start together never see half of it.
-pub fn unpack(cache: &Path) -> Result<PathBuf, UnpackError> {
-    let folder = cache.join("worker").join(format!("{}-{}", env!("CARGO_PKG_VERSION"), content_hash()));
+pub fn unpack(folder: &Path) -> Result<PathBuf, UnpackError> {
+    let folder = folder.join(format!("{}-{}", env!("CARGO_PKG_VERSION"), content_hash()));
     let main = folder.join("main.py");
     if main.is_file() {
         return Ok(main);
@@ -83,7 +82,7 @@ mod tests {
         assert!(first.is_file());
         assert!(first.with_file_name("warpsmith_worker").join("supervisor.py").is_file());
         assert_eq!(unpack(cache.path()).unwrap(), first);
-        let entries = fs::read_dir(cache.path().join("worker")).unwrap().count();
+        let entries = fs::read_dir(cache.path()).unwrap().count();
         assert_eq!(entries, 1, "no partial folder is left behind");
     }
 

@@ -9,7 +9,7 @@ use super::hash::Hasher;
 use super::launches;
 use super::resolve::{Decorator, Form, Resolver};
 use super::scopes::{BoundTo, Function, FunctionId, MODULE, Scopes};
-use super::syntax::{Walk, children, first_error, parse_tree, walk};
+use super::syntax::{Walk, children, first_error, parse_tree, text_of, walk};
 use super::{Binding, Kernel, KernelId, ModuleFunction, SourceModel, StringConstant, strings};
 
 /// Finds kernels, launches and module-level names. Broken code gives what tree-sitter could save.
@@ -46,6 +46,7 @@ pub fn parse(text: &str) -> SourceModel {
         string_constants: string_constants(&scopes),
         functions: module_functions(&scopes),
         bindings: bindings(&scopes),
+        imports: imports(root, text),
         import_launches,
         first_error: first_error(root),
     }
@@ -203,6 +204,27 @@ fn module_functions(scopes: &Scopes<'_, '_>) -> Vec<ModuleFunction> {
             parameters: parameter_names(function.node, scopes.text),
         })
         .collect()
+}
+
+fn imports(root: Node<'_>, text: &str) -> Vec<String> {
+    let mut imports = BTreeSet::new();
+    let top_level = |module: Node<'_>| match text_of(module, text).split('.').next().unwrap_or_default() {
+        "" => ".".to_owned(),
+        name => name.trim().to_owned(),
+    };
+    walk(root, |node| match node.kind() {
+        "import_statement" => {
+            let modules = children(node).into_iter();
+            imports.extend(modules.map(|item| top_level(item.child_by_field_name("name").unwrap_or(item))));
+            Walk::Skip
+        }
+        "import_from_statement" => {
+            imports.extend(node.child_by_field_name("module_name").map(top_level));
+            Walk::Skip
+        }
+        _ => Walk::Into,
+    });
+    imports.into_iter().collect()
 }
 
 fn bindings(scopes: &Scopes<'_, '_>) -> Vec<Binding> {

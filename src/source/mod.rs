@@ -25,6 +25,14 @@ pub use syntax::line_of;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KernelId(pub String);
 
+impl KernelId {
+    /// The function's own name, which is all that a launch record tells: `kernel` of `Outer.method.kernel#2`.
+    pub fn bare_name(&self) -> &str {
+        let qualified = self.0.split('#').next().unwrap_or(&self.0);
+        qualified.rsplit('.').next().unwrap_or(qualified)
+    }
+}
+
 /// A `@triton.jit` function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -55,6 +63,7 @@ impl Kernel {
     }
 }
 
+/// One parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelParameter {
     pub name: String,
@@ -71,6 +80,7 @@ pub struct LaunchSite {
     pub function: String,
 }
 
+/// What kind of code a launch stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchContext {
     Function,
@@ -95,12 +105,15 @@ pub struct SourceModel {
     /// Module-level names bound other than by `def`: assignments, imports, classes. A name bound twice is
     /// there twice.
     pub bindings: Vec<Binding>,
+    /// Top-level names of the modules that the file imports anywhere, sorted; `.` for relative imports.
+    pub imports: Vec<String>,
     /// What importing the file launches.
     pub import_launches: Vec<ImportLaunch>,
     /// The first syntax error that tree-sitter recovered from, if any.
     pub first_error: Option<Range<usize>>,
 }
 
+/// A module-level name bound to a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StringConstant {
     pub name: String,
@@ -109,6 +122,7 @@ pub struct StringConstant {
     pub range: Range<usize>,
 }
 
+/// A function of the module itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleFunction {
     pub name: String,

@@ -77,6 +77,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
+    /// A Python scalar, not a tensor.
     pub fn is_scalar(&self) -> bool {
         self.shape.is_none()
     }
@@ -93,31 +94,64 @@ pub enum InferError {
     Conflict { axis: String, first: u64, first_input: String, second: u64, second_input: String },
     #[error("axis `{axis}` is {expected} in every case of this Definition, but {found} in `{input}`")]
     Constant { axis: String, expected: u64, found: u64, input: String },
+    #[error("axis `{axis}` is {found}; it must be `{expression}`, here {expected}")]
+    Derived { axis: String, expression: String, expected: u64, found: u64 },
     #[error("no shape tells axis `{0}`")]
     Missing(String),
 }
 
 impl Definition {
+    /// The input of this name.
     pub fn input(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.inputs, name)
     }
 
+    /// The output of this name.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         find(&self.outputs, name)
     }
 
+    /// The axis of this name.
     pub fn axis(&self, name: &str) -> Option<&Axis> {
         find(&self.axes, name)
     }
 
-    /// Axes whose values a case gives, in the Definition's order.
+    /// Axes whose values a case chooses, in the Definition's order: the variable ones that do not follow
+    /// from others.
     pub fn var_axes(&self) -> Vec<&str> {
         let vars = self.axes.iter().filter(|(_, axis)| axis.kind == AxisKind::Var);
-        vars.map(|(name, _)| name.as_str()).collect()
+        let vars = vars.map(|(name, _)| name.as_str());
+        vars.filter(|name| find(&self.extras.derived, name).is_none()).collect()
     }
 
-    /// The given axes together with the constant ones.
+    /// The given values of variable axes and those that follow from them. What has no value for these
+    /// axes (it overflows, or one is missing) is left out.
+    pub fn with_derived(&self, axes: &AxisValues) -> AxisValues {
+        let given = self.with_constants(axes);
+        let mut completed = axes.clone();
+        for (name, expression) in &self.extras.derived {
+            if let Ok(value) = expression.evaluate(&given) {
+                completed.insert(name.clone(), value);
+            }
+        }
+        completed
+    }
+
+    /// The first axis whose length the operation is not defined for, with that length.
+    pub fn axis_out_of_range(&self, axes: &AxisValues) -> Option<(&str, u64)> {
+        let axes = self.with_derived(axes);
+        self.extras.ranges.iter().find_map(|(name, range)| {
+            let length = *axes.get(name)?;
+            (!range.contains(length)).then_some((name.as_str(), length))
+        })
+    }
+
+    /// The given axes together with the constant ones and those that follow from them.
     pub fn all_axes(&self, axes: &AxisValues) -> AxisValues {
+        self.with_constants(&self.with_derived(axes))
+    }
+
+    fn with_constants(&self, axes: &AxisValues) -> AxisValues {
         let mut all = axes.clone();
         for (name, axis) in &self.axes {
             if let AxisKind::Const { value } = axis.kind {
@@ -160,11 +194,13 @@ impl Definition {
             Some(AxisKind::Const { value }) => Some(value),
             _ => None,
         };
-        constant.or_else(|| axes.get(name).copied()).ok_or_else(|| AxisError::Unknown {
-            name: name.to_owned(),
-            column: 1,
-            expression: name.to_owned(),
-        })
+        if let Some(value) = constant.or_else(|| axes.get(name).copied()) {
+            return Ok(value);
+        }
+        match find(&self.extras.derived, name) {
+            Some(expression) => expression.evaluate(&self.with_constants(axes)),
+            None => Err(AxisError::Unknown { name: name.to_owned(), column: 1, expression: name.to_owned() }),
+        }
     }
 
     /// Reads the variable axes off the shapes of inputs, `(name, shape)`. Scalars may be left out.
@@ -209,8 +245,21 @@ impl Definition {
         }
         match self.var_axes().into_iter().find(|axis| !values.contains_key(*axis)) {
             Some(axis) => Err(InferError::Missing(axis.to_owned())),
-            None => Ok(values),
+            None => self.check_derived(values),
         }
+    }
+
+    fn check_derived(&self, found: AxisValues) -> Result<AxisValues, InferError> {
+        let expected = self.with_derived(&found);
+        for (axis, expression) in &self.extras.derived {
+            if let (Some(&expected), Some(&found)) = (expected.get(axis), found.get(axis))
+                && expected != found
+            {
+                let (axis, expression) = (axis.clone(), expression.source().to_owned());
+                return Err(InferError::Derived { axis, expression, expected, found });
+            }
+        }
+        Ok(expected)
     }
 
     /// The dtype that the first tensor input has in the file.
@@ -241,6 +290,11 @@ impl Definition {
     /// Options of the entry that this Definition fixes: `causal` of a causal attention.
     pub fn options(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.extras.args.iter().filter(|(name, _)| self.input(name).is_none())
+    }
+
+    /// The default of the scalar option `eps`: what is added so that nothing is divided by zero.
+    pub fn epsilon(&self) -> Option<f64> {
+        self.scalar_default("eps")?.as_f64().filter(|&epsilon| epsilon > 0.0)
     }
 
     /// How the values of a tensor input are drawn. Floats without a rule are drawn from the standard

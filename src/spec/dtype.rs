@@ -33,6 +33,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// All that a Definition may name.
     pub const ALL: [Self; 11] = [
         Self::Float32,
         Self::Float16,
@@ -97,6 +98,7 @@ impl Dtype {
         (elements * self.bits()).div_ceil(8)
     }
 
+    /// Neither a whole number nor a boolean.
     pub fn is_float(self) -> bool {
         self.epsilon().is_some()
     }

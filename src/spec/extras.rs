@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::axes::{AxisExpr, AxisValues};
@@ -26,6 +26,15 @@ pub struct Extras {
     /// How tensors are drawn; see [`super::Definition::fill`] for those not named.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, FillSpec>,
+    /// Variable axes whose length follows from the others: `{"head_dim": "2 * half_dim"}`.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
+    pub derived: Vec<(String, AxisExpr)>,
+    /// Lengths of variable axes for which the operation is defined; any length for those not named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ranges: BTreeMap<String, AxisRange>,
+    /// Axes of the smoke case, where the planner's own choice would tell too little or take too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smoke: Option<AxisValues>,
     /// Names of value profiles for the stability stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<String>,
@@ -66,12 +75,41 @@ impl Extras {
     }
 }
 
+/// Lengths of an axis for which an operation is defined, written `[1, 256]` or `[1, null]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisRange {
+    pub least: u64,
+    pub most: Option<u64>,
+}
+
+impl AxisRange {
+    pub fn contains(self, length: u64) -> bool {
+        length >= self.least && self.most.is_none_or(|most| length <= most)
+    }
+}
+
+impl Serialize for AxisRange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.least, self.most).serialize(serializer)
+    }
+}
+
 /// What the tolerance must know about the operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToleranceExtras {
     /// Length of the longest sum behind one element of an output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduction: Option<AxisExpr>,
+    /// How many intermediate results, each a factor of the terms of a sum, a kernel may round to the dtype
+    /// of the inputs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub intermediate: u64,
+}
+
+/// As serde asks for it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl ToleranceExtras {

@@ -5,17 +5,20 @@ use serde_json::Value;
 use super::axes::{AxisExpr, AxisValues};
 use super::definition::{Definition, ITEMSIZE, TensorSpec};
 use super::dtype::Dtype;
-use super::extras::{Extras, Precision, ToleranceExtras};
+use super::extras::{AxisRange, Extras, Precision, ToleranceExtras};
 use super::fill::FillSpec;
 use super::load::{check_run, read_dtype};
 use super::problem::JsonPath;
 use super::reader::{At, Object, Reader, listed};
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "dtypes",
     "args",
     "vary",
     "inputs",
+    "derived",
+    "ranges",
+    "smoke",
     "profiles",
     "layouts",
     "sizes",
@@ -32,12 +35,18 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
     let Some(at) = root.get("warpsmith") else { return Extras::default() };
     let Some(object) = reader.object(at, "an object") else { return Extras::default() };
     warn_about_unknown_keys(reader, &object, &KEYS);
-    let sizes = read_sizes(reader, &object, definition);
+    let derived = read_derived(reader, &object, definition);
+    let free =
+        Definition { extras: Extras { derived: derived.clone(), ..Extras::default() }, ..definition.clone() };
+    let sizes = read_sizes(reader, &object, &free);
     Extras {
         dtypes: read_dtypes(reader, &object),
         args: read_args(reader, &object, definition),
         vary: read_vary(reader, &object, definition),
         inputs: read_fills(reader, &object, definition),
+        derived,
+        ranges: read_ranges(reader, &object, definition),
+        smoke: object.get("smoke").and_then(|at| read_size(reader, at, &free)),
         profiles: words(reader, &object, "profiles"),
         layouts: words(reader, &object, "layouts"),
         bench: read_bench(reader, &object, &sizes),
@@ -270,6 +279,69 @@ fn read_expression(
     Some(expression)
 }
 
+/// Axes that follow from others: variable ones, as expressions over those that do not.
+fn read_derived(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    definition: &Definition,
+) -> Vec<(String, AxisExpr)> {
+    let mut derived = Vec::new();
+    let Some(at) = object.get("derived") else { return derived };
+    let Some(object) = reader.object(at, "an object, such as {\"head_dim\": \"2 * half_dim\"}") else {
+        return derived;
+    };
+    for (name, at) in object.iter() {
+        if !definition.var_axes().contains(&name) {
+            let fix = "name an axis of type \"var\"";
+            reader.error_at_key(&at.path, "is no variable axis, so nothing can follow for it", fix);
+        } else if let Some(expression) = read_expression(reader, Some(at.clone()), definition, &[]) {
+            let chained = expression.names().any(|(used, _)| object.members.contains_key(used));
+            if chained {
+                let fix = "write it over axes that follow from nothing";
+                reader.error(&at.path, "uses an axis that follows from others itself", fix);
+            } else {
+                derived.push((name.to_owned(), expression));
+            }
+        }
+    }
+    derived
+}
+
+fn read_ranges(
+    reader: &mut Reader<'_>,
+    object: &Object<'_>,
+    definition: &Definition,
+) -> std::collections::BTreeMap<String, AxisRange> {
+    let mut ranges = std::collections::BTreeMap::new();
+    let Some(at) = object.get("ranges") else { return ranges };
+    let Some(object) = reader.object(at, "an object, such as {\"head_dim\": [1, 256]}") else {
+        return ranges;
+    };
+    for (name, at) in object.iter() {
+        if !definition.var_axes().contains(&name) {
+            reader.error_at_key(&at.path, "is no variable axis", "name an axis of type \"var\"");
+        } else if let Some(range) = read_range(reader, &at) {
+            ranges.insert(name.to_owned(), range);
+        }
+    }
+    ranges
+}
+
+fn read_range(reader: &mut Reader<'_>, at: &At<'_>) -> Option<AxisRange> {
+    let pair = reader.array(at, "a list of the least and the greatest length, such as [1, null]")?;
+    let [least, most] = pair.as_slice() else {
+        let fix = "write [least, greatest], or [least, null] for no upper limit";
+        reader.error(&at.path, format!("has {} values", pair.len()), fix);
+        return None;
+    };
+    let least = reader.whole_number(least)?;
+    let most = if most.value.is_null() { None } else { Some(reader.whole_number(most)?) };
+    if most.is_some_and(|most| most < least) {
+        reader.error(&at.path, "is an empty range", "write [least, greatest] with least ≤ greatest");
+    }
+    Some(AxisRange { least, most })
+}
+
 fn read_sizes(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
@@ -293,7 +365,10 @@ fn read_size(reader: &mut Reader<'_>, at: At<'_>, definition: &Definition) -> Op
     let object = reader.object(at, "an object with a value for each variable axis")?;
     let mut values = AxisValues::new();
     for (axis, at) in object.iter() {
-        if !vars.contains(&axis) {
+        if let Some((_, expression)) = definition.extras.derived.iter().find(|(name, _)| name == axis) {
+            let fix = format!("remove it: it is `{expression}`");
+            reader.error_at_key(&at.path, "follows from other axes", fix);
+        } else if !vars.contains(&axis) {
             let fix = format!("use {}", listed(vars.iter().copied(), "nothing: all axes are constant"));
             reader.error_at_key(&at.path, "is no variable axis", fix);
         } else if let Some(value) = reader.whole_number(&at) {
@@ -303,7 +378,7 @@ fn read_size(reader: &mut Reader<'_>, at: At<'_>, definition: &Definition) -> Op
     for axis in vars {
         reader.required(&object, axis, "a value for this variable axis");
     }
-    Some(values)
+    Some(definition.with_derived(&values))
 }
 
 fn read_bench(reader: &mut Reader<'_>, object: &Object<'_>, sizes: &[(String, AxisValues)]) -> Vec<String> {
@@ -324,8 +399,11 @@ fn read_tolerance(reader: &mut Reader<'_>, object: &Object<'_>, definition: &Def
     let Some(object) = reader.object(at, "an object, such as {\"reduction\": \"K\"}") else {
         return ToleranceExtras::default();
     };
-    warn_about_unknown_keys(reader, &object, &["reduction"]);
-    ToleranceExtras { reduction: read_expression(reader, object.get("reduction"), definition, &[]) }
+    warn_about_unknown_keys(reader, &object, &["reduction", "intermediate"]);
+    ToleranceExtras {
+        reduction: read_expression(reader, object.get("reduction"), definition, &[]),
+        intermediate: object.get("intermediate").and_then(|at| reader.whole_number(&at)).unwrap_or(0),
+    }
 }
 
 fn read_precision(reader: &mut Reader<'_>, object: &Object<'_>) -> Precision {

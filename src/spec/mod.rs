@@ -24,7 +24,7 @@ pub use axes::{AxisError, AxisExpr, AxisExprError, AxisValues};
 pub use builtin::{builtin, builtin_named};
 pub use definition::{Axis, AxisKind, Definition, ITEMSIZE, InferError, TensorSpec};
 pub use dtype::{Dtype, UnknownDtype};
-pub use extras::{Extras, Precision, ToleranceExtras};
+pub use extras::{AxisRange, Extras, Precision, ToleranceExtras};
 pub use fill::{Fill, FillSpec, Profile};
 pub use number::{Number, Scalar};
 pub use problem::{JsonPath, Position, Problem, SpecError};

@@ -43,6 +43,7 @@ fn default_true() -> bool {
     true
 }
 
+/// What the sources are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -63,6 +64,7 @@ impl Language {
     }
 }
 
+/// How a compiled entry is called from Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Binding {

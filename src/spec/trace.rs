@@ -33,6 +33,7 @@ pub struct Evaluation {
     pub performance: Option<Performance>,
 }
 
+/// FlashInfer-Bench's words for how an evaluation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
@@ -45,6 +46,7 @@ pub enum Status {
     Timeout,
 }
 
+/// What the Solution was judged on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     pub hardware: String,
@@ -53,6 +55,7 @@ pub struct Environment {
     pub libs: BTreeMap<String, String>,
 }
 
+/// How far the outputs were off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Correctness {
     pub max_relative_error: Number,
@@ -61,6 +64,7 @@ pub struct Correctness {
     pub extra: Option<Map<String, Value>>,
 }
 
+/// How long a call took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Performance {
     pub latency_ms: Number,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::axes::AxisValues;
-use super::definition::Definition;
+use super::definition::{AxisKind, Definition};
 use super::number::Scalar;
 use super::problem::{JsonPath, Problem};
 
@@ -46,7 +46,8 @@ impl Workload {
         for axis in vars.iter().filter(|axis| !self.axes.contains_key(**axis)) {
             add("axes", axis, "is missing".to_owned(), "give the value of this variable axis");
         }
-        for axis in self.axes.keys().filter(|axis| !vars.contains(&axis.as_str())) {
+        let is_variable = |axis: &str| definition.axis(axis).is_some_and(|axis| axis.kind == AxisKind::Var);
+        for axis in self.axes.keys().filter(|axis| !is_variable(axis)) {
             add("axes", axis, format!("is no variable axis of `{name}`"), "remove it");
         }
         for (input, spec) in &definition.inputs {

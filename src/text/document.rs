@@ -46,14 +46,17 @@ pub struct Document {
 }
 
 impl Document {
+    /// A document that was just opened.
     pub fn new(text: &str, version: i32) -> Self {
         Self { rope: Rope::from_str(text), version, desynced: false, whole: OnceLock::new() }
     }
 
+    /// For the conversion of positions.
     pub fn rope(&self) -> &Rope {
         &self.rope
     }
 
+    /// The client's number of this text.
     pub fn version(&self) -> i32 {
         self.version
     }

@@ -1,7 +1,7 @@
 //! Documents as the editor holds them: incremental edits, lines and position encodings.
 //!
 //! **Invariant:** inside warpsmith a place in a text is a UTF-8 byte offset. The only conversion from and
-//! to the client's line and column is [`position`], and it clamps instead of failing.
+//! to the client's line and column is `position`, and it clamps instead of failing.
 
 mod document;
 mod position;

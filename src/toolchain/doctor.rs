@@ -19,6 +19,7 @@ use super::python::PythonSearch;
 use super::subprocess::{Limits, run};
 use super::{Places, Surroundings};
 
+/// The `schema` of `warpsmith doctor --json`.
 pub const SCHEMA: &str = "warpsmith.doctor/1";
 
 /// How long a tool may take to say its version.
@@ -35,6 +36,7 @@ pub struct Check {
     pub remedy: Option<String>,
 }
 
+/// What came of looking for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {

@@ -87,9 +87,10 @@ pub struct Installed {
     pub executable: PathBuf,
 }
 
+/// Why there is no managed environment now. Each text says what to do, or stands before one that does.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("none may be made now (--no-setup, or the settings)")]
+    #[error("no environment was made: --no-setup, or an editor, forbids it")]
     Forbidden,
     #[error("nothing was installed")]
     Declined,

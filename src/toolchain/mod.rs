@@ -7,12 +7,14 @@
 
 pub mod doctor;
 pub mod managed;
+mod memory;
 pub mod places;
 pub mod python;
 pub mod subprocess;
 mod surroundings;
 mod version;
 
+pub use memory::Memory;
 pub use places::Places;
 pub use surroundings::Surroundings;
 pub use version::Release;

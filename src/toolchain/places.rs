@@ -41,7 +41,7 @@ impl Places {
             ours: CACHE_VARIABLE,
         })?;
         let state = find(STATE_VARIABLE, "XDG_STATE_HOME", ".local/state").ok_or(NoPlace {
-            what: "history and logs",
+            what: "logs",
             xdg: "XDG_STATE_HOME",
             ours: STATE_VARIABLE,
         })?;
@@ -53,7 +53,7 @@ impl Places {
         &self.cache
     }
 
-    /// What cannot: history, trust decisions, logs.
+    /// What cannot: logs.
     pub fn state(&self) -> &Path {
         &self.state
     }
@@ -68,26 +68,9 @@ impl Places {
         self.cache.join("env")
     }
 
-    /// Triton's compile cache, apart from the user's own.
-    pub fn triton(&self) -> PathBuf {
-        self.cache.join("triton")
-    }
-
-    pub fn build(&self) -> PathBuf {
-        self.cache.join("build")
-    }
-
     /// Copies of judged texts and other files of single runs.
     pub fn runs(&self) -> PathBuf {
         self.cache.join("runs")
-    }
-
-    pub fn history(&self) -> PathBuf {
-        self.state.join("history.sqlite")
-    }
-
-    pub fn trust(&self) -> PathBuf {
-        self.state.join("trust.json")
     }
 
     /// The log folder.
@@ -109,7 +92,7 @@ mod tests {
     fn home_then_xdg_then_our_own_variable() {
         let home = places(&[("HOME", "/home/u")]).unwrap();
         assert_eq!(home.environments(), Path::new("/home/u/.cache/warpsmith/env"));
-        assert_eq!(home.history(), Path::new("/home/u/.local/state/warpsmith/history.sqlite"));
+        assert_eq!(home.log(), Path::new("/home/u/.local/state/warpsmith/log"));
 
         let xdg = [("HOME", "/home/u"), ("XDG_CACHE_HOME", "/c"), ("XDG_STATE_HOME", "/s")];
         let found = places(&xdg).unwrap();

@@ -1,7 +1,8 @@
 //! Finds the Python interpreter that a file's author uses.
 //!
 //! The first candidate that has torch and triton wins, in the order of [`Origin`]. Probing an
-//! interpreter runs it, also one that lies in the workspace: callers ask for trust first.
+//! interpreter runs it, also one that lies in the workspace, and nobody is asked for trust first: whoever
+//! has a file checked runs that file anyway.
 
 mod candidates;
 mod probe;
@@ -126,6 +127,7 @@ impl PythonEnvironment {
         Self { executable, origin, python, torch, triton, numpy, folders, mending, problems }
     }
 
+    /// Nothing keeps kernels from being checked with it.
     pub fn is_usable(&self) -> bool {
         self.problems.is_empty()
     }

@@ -19,6 +19,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);
 
+/// What a tool may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub wall: Duration,
@@ -44,6 +45,7 @@ pub enum End {
     Stopped,
 }
 
+/// A tool that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub end: End,
@@ -55,10 +57,12 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// It ended by itself with status 0.
     pub fn succeeded(&self) -> bool {
         self.end == End::Exited(0)
     }
 
+    /// Bytes that are no UTF-8 are replaced.
     pub fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -88,6 +92,7 @@ pub enum Observed<'a> {
     Tick,
 }
 
+/// Whether the tool may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Continue,

@@ -29,6 +29,7 @@ impl Surroundings {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// `$HOME`.
     pub fn home(&self) -> Option<PathBuf> {
         self.absolute_path("HOME")
     }

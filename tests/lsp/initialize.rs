@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tower_lsp::ls_types::InitializedParams;
-use tower_lsp::ls_types::notification::Initialized;
+use tower_lsp::ls_types::notification::{Initialized, ShowMessage};
 
 use crate::support::{Builder, COPY, Server};
 
@@ -77,4 +77,32 @@ fn a_document_opened_before_initialized_is_kept() {
 fn a_second_initialize_is_refused() {
     let mut server = Server::start();
     server.raw_request("initialize", json!({ "capabilities": {} })).expect_err("refused");
+}
+
+#[test]
+fn the_interpreter_of_the_settings_reaches_the_check() {
+    let settings = json!({ "python": { "path": "/venv/bin/python" } });
+    let mut server = Builder::default().settings(settings).start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, None);
+    let call = server.next_check();
+    assert_eq!(call.request.python.as_deref(), Some(std::path::Path::new("/venv/bin/python")));
+    call.finish_cancelled();
+}
+
+#[test]
+fn a_save_starts_nothing_when_the_settings_say_so() {
+    let mut server = Builder::default().settings(json!({ "check": { "onSave": "off" } })).start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, None);
+    assert_eq!(server.lens_titles(&uri), ["▶ check"]);
+    server.command("warpsmith.check", &uri).expect("a check that is asked for runs");
+    server.next_check().finish_cancelled();
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_told_once() {
+    let mut server = Builder::default().settings(json!({ "check": { "onSave": true } })).start();
+    let told = server.notification::<ShowMessage>().message;
+    assert!(told.contains("`check.onSave` is true") && told.contains("\"quick\""), "{told}");
 }

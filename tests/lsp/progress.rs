@@ -5,12 +5,15 @@ use std::time::Duration;
 use serde_json::json;
 use tower_lsp::ls_types::notification::{Progress, WorkDoneProgressCancel};
 use tower_lsp::ls_types::request::WorkDoneProgressCreate;
-use tower_lsp::ls_types::{ProgressParamsValue, WorkDoneProgress, WorkDoneProgressCancelParams};
+use tower_lsp::ls_types::{
+    ProgressParamsValue, ProgressToken, Uri, WorkDoneProgress, WorkDoneProgressBegin,
+    WorkDoneProgressCancelParams,
+};
 use warpsmith::judge::check::CheckEvent;
 use warpsmith::oracle::OracleLabel;
 use warpsmith::spec::Dtype;
 
-use crate::support::{Builder, COPY, Server, case, launched, passed_report};
+use crate::support::{Builder, COPY, Call, Server, case, launched, passed_report};
 
 #[track_caller]
 fn next(server: &mut Server) -> WorkDoneProgress {
@@ -18,16 +21,31 @@ fn next(server: &mut Server) -> WorkDoneProgress {
     value
 }
 
-#[test]
-fn create_begin_report_end() {
+/// A check whose progress the client shows.
+struct Shown {
+    server: Server,
+    uri: Uri,
+    call: Call,
+    token: ProgressToken,
+    begin: WorkDoneProgressBegin,
+}
+
+#[track_caller]
+fn shown_check() -> Shown {
     let mut server = Builder::default().progress().start();
     let uri = server.open("copy.py", COPY);
     server.save(&uri, Some(COPY));
     let call = server.next_check();
     let (id, params) = server.client_request::<WorkDoneProgressCreate>();
     server.answer(id, json!(null));
-    assert_eq!(serde_json::to_value(params.token).expect("a token"), json!("warpsmith-check-1"));
     let WorkDoneProgress::Begin(begin) = next(&mut server) else { panic!("not a begin") };
+    Shown { server, uri, call, token: params.token, begin }
+}
+
+#[test]
+fn create_begin_report_end() {
+    let Shown { mut server, call, token, begin, .. } = shown_check();
+    assert_eq!(serde_json::to_value(token).expect("a token"), json!("warpsmith-check-1"));
     assert_eq!((&*begin.title, begin.cancellable), ("check copy.py", Some(true)));
 
     let oracle = OracleLabel { rung: 0, label: "AutoKernel copy".to_owned() };
@@ -48,14 +66,8 @@ fn create_begin_report_end() {
 
 #[test]
 fn a_flood_of_events_is_few_reports() {
-    let mut server = Builder::default().progress().start();
-    let uri = server.open("copy.py", COPY);
-    server.save(&uri, Some(COPY));
-    let call = server.next_check();
-    let (id, _) = server.client_request::<WorkDoneProgressCreate>();
     let began = std::time::Instant::now();
-    server.answer(id, json!(null));
-    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
+    let Shown { mut server, call, .. } = shown_check();
     for programs_done in 0..20_000 {
         call.event(CheckEvent::CaseProgress { index: 0, programs_done, programs: 20_000 });
     }
@@ -80,14 +92,8 @@ fn short_checks_show_nothing() {
 
 #[test]
 fn cancelled_from_the_progress() {
-    let mut server = Builder::default().progress().start();
-    let uri = server.open("copy.py", COPY);
-    server.save(&uri, Some(COPY));
-    let call = server.next_check();
-    let (id, params) = server.client_request::<WorkDoneProgressCreate>();
-    server.answer(id, json!(null));
-    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
-    server.notify::<WorkDoneProgressCancel>(WorkDoneProgressCancelParams { token: params.token });
+    let Shown { mut server, uri, call, token, .. } = shown_check();
+    server.notify::<WorkDoneProgressCancel>(WorkDoneProgressCancelParams { token });
     server.wait_cancelled(&call);
     call.finish_cancelled();
     let end = loop {
@@ -116,13 +122,7 @@ fn a_refused_token_is_not_used() {
 
 #[test]
 fn a_panic_ends_the_progress() {
-    let mut server = Builder::default().progress().start();
-    let uri = server.open("copy.py", COPY);
-    server.save(&uri, Some(COPY));
-    let call = server.next_check();
-    let (id, _) = server.client_request::<WorkDoneProgressCreate>();
-    server.answer(id, json!(null));
-    let WorkDoneProgress::Begin(_) = next(&mut server) else { panic!("not a begin") };
+    let Shown { mut server, call, .. } = shown_check();
     call.panic();
     let WorkDoneProgress::End(_) = next(&mut server) else { panic!("not an end") };
 }

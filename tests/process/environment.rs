@@ -84,3 +84,14 @@ fn doctor_says_what_is_missing() {
     assert_eq!(bare.status.code(), Some(2), "{text}");
     assert!(text.contains("torch") && text.contains("pip install"), "{text}");
 }
+
+/// Whoever reads the JSON of many files gets a line for each.
+#[test]
+fn a_file_that_cannot_be_read_has_a_summary_too() {
+    let sandbox = Sandbox::new(PathBuf::from("/nowhere/python"));
+    let binary = sandbox.write("binary.py", "");
+    fs::write(&binary, b"x = '\xff'\n").expect("a file");
+    for (file, words) in [(Path::new("/nowhere/kernel.py"), "cannot read"), (&binary, "UTF-8")] {
+        could_not_run(&sandbox.check(file, &[]), "unreadable-file", &[words]);
+    }
+}

@@ -68,6 +68,12 @@ impl Sandbox {
         command
     }
 
+    /// What the language server wrote into its log.
+    pub(crate) fn log(&self) -> String {
+        let path = self.folder.path().join("state/warpsmith/log/warpsmith.log");
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.warpsmith().args(arguments).output().expect("the binary runs")
     }

@@ -82,3 +82,22 @@ fn wrong_on_one_case_is_wrong() {
     assert!(passed > 5, "{}", checked.describe());
     assert_eq!(checked.exit, Some(1));
 }
+
+/// What people read: a case counts once, however many findings it has of a kind at a line, and the line to
+/// replay it asks for the same cases.
+#[test]
+fn the_text_counts_cases_and_replays_what_was_asked() {
+    let Some(python) = python_or_skip("the_text_counts_cases") else { return };
+    let text = fs::read_to_string(bug_file("d04_int32_offset.py")).expect("the bug's file");
+    // `other` without `mask` is refused in each program of the launch.
+    let sandbox = Sandbox::new(python);
+    let file = sandbox.write("without masks.py", &text.replace("mask=offsets < columns, other", "other"));
+    let narrow = ["check", "--no-setup", "--dtype", "f32", "--stage", "smoke"];
+    let output = sandbox.warpsmith().args(narrow).arg(&file).output().expect("the binary runs");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(stdout.contains("0 of 1 cases passed"), "{stdout}");
+    assert!(stdout.contains("case: smoke M=") && !stdout.contains(", and "), "{stdout}");
+    let replay = format!("replay: warpsmith check '{}' --dtype f32 --stage smoke --seed ", file.display());
+    assert!(stdout.contains(&replay), "{stdout}");
+}

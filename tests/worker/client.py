@@ -31,6 +31,7 @@ TOLERANCE = {
 NORMAL = {"normal": {"mean": 0.0, "std": 1.0}}
 SOFTMAX = "import torch\ndef run(x):\n    return torch.softmax(x.float(), -1).to(x.dtype)\n"
 DOUBLE = "def run(x):\n    return x * 2\n"
+JUDGE_WALL_S = 60.0
 _PATIENCE_S = 120.0
 
 
@@ -140,8 +141,11 @@ class Worker:
     def open_source(self, source: str, runner: str, **changes: Any) -> dict[str, Any]:
         return self.open_file(self.write(source), runner, **changes)
 
-    def define(self, name: str, reference: str, reference_f64: str | None = None) -> dict[str, Any]:
-        return self.ask("define", definition=name, reference=reference, reference_f64=reference_f64)
+    def define(
+        self, name: str, reference: str, reference_f64: str | None = None, wall_s: float = JUDGE_WALL_S
+    ) -> dict[str, Any]:
+        sources = {"reference": reference, "reference_f64": reference_f64}
+        return self.ask("define", definition=name, **sources, wall_s=wall_s)
 
     def prepare(
         self, definition: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **more: Any
@@ -155,6 +159,7 @@ class Worker:
             seed=more.get("seed", 7),
             inputs=inputs,
             outputs=outputs,
+            wall_s=JUDGE_WALL_S,
         )
         if reply.get("done") != {}:
             raise AssertionError(f"prepare: {reply}")
@@ -180,6 +185,7 @@ class Worker:
             "tolerances": [tolerance] * outputs,
             "written_only": False,
             "null_candidates": False,
+            "wall_s": JUDGE_WALL_S,
             "exact_if_agree": False,
         }
         return self.ask("compare", case=case, **{**fields, **changes})

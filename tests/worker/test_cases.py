@@ -4,7 +4,7 @@ import textwrap
 import unittest
 from typing import Any
 
-from .client import DOUBLE, SOFTMAX, TOLERANCE, Worker, output, scalar, tensor
+from .client import DOUBLE, JUDGE_WALL_S, SOFTMAX, TOLERANCE, Worker, output, scalar, tensor
 
 UNTOUCHED = {"max_programs": None, "compare_values": False}
 
@@ -93,6 +93,22 @@ class Verdicts(WorkerTest):
         absurd = {**TOLERANCE, "row_rms_factor": 1e9}
         (errors,) = self.compared(case, tolerance=absurd, null_candidates=True)["outputs"]
         self.assertEqual([null["violations"] for null in errors["null_candidates"]], [0, 0, 0, 0])
+
+    def test_a_single_number_has_the_impostors_that_it_can_tell_apart(self) -> None:
+        self.worker.define("total", "def run(x):\n    return x.sum()")
+        runner = self.opened("def kernel_fn(x):\n    return x.sum()")
+        for dtype, names in (
+            ("float32", {"zeros", "other-seed", "coarse-inputs"}),
+            ("bfloat16", {"zeros", "other-seed"}),
+        ):
+            case = self.worker.prepare("total", [tensor("x", [1000], dtype)], [output("y", [], dtype)])
+            self.addCleanup(self.worker.ask, "release", case=case)
+            self.worker.run_case(runner, case)
+            ulp = {**TOLERANCE, "absolute_ulp": 2.0**-7}
+            (errors,) = self.compared(case, tolerance=ulp, null_candidates=True)["outputs"]
+            nulls = {null["name"]: null["violations"] for null in errors["null_candidates"]}
+            self.assertEqual(set(nulls), names, dtype)
+            self.assertGreater(nulls["other-seed"], 8, "one of sixteen draws may be close by chance")
 
     def test_unwritten_elements(self) -> None:
         for make in (
@@ -206,6 +222,31 @@ class Claims(WorkerTest):
             self.assertEqual(self.returned(f"def kernel_fn(x):\n    {source}")["aliases_input"], "x", source)
         self.assertIsNone(self.returned("def kernel_fn(x):\n    return x.clone()")["aliases_input"])
 
+    def test_memory_of_an_earlier_result_is_named(self) -> None:
+        source = """
+            import torch
+            kept = {}
+            def kernel_fn(x):
+                fresh = torch.empty_like(x)
+                y = kept.setdefault(x.shape, fresh) if x.shape[0] == 4 else fresh
+                return y.copy_(x * 2)
+        """
+        runner = self.opened(textwrap.dedent(source))
+        told = []
+        for shape in ([4, 2], [5, 2], [4, 2], [5, 2]):
+            reply = self.worker.run_case(runner, self.case(shape))
+            told.append(reply["done"]["outputs"][0]["returned_before"])
+        self.assertEqual(told, [False, False, True, False])
+
+    def test_results_on_the_cpu_are_no_results(self) -> None:
+        for made in ("torch.empty(x.shape)", "torch.zeros(x.shape).mul_(0)", "x.cpu()", "(x * 2).to('cpu')"):
+            found = self.returned(f"import torch\ndef kernel_fn(x):\n    return {made}")
+            self.assertEqual((found["type_name"], found["dtype"]), ("torch.Tensor on the CPU", None), made)
+        moves = ".cuda()", ".to(x.device)", ".to(x)", ".to('cuda', torch.float16)", ".pin_memory()", " + x"
+        for move in moves:
+            found = self.returned(f"import torch\ndef kernel_fn(x):\n    return torch.zeros(x.shape){move}")
+            self.assertEqual(found["type_name"], "torch.Tensor", move)
+
     def test_strided_and_differentiable_results_are_copied(self) -> None:
         case = self.case([5, 5])
         source = "def kernel_fn(x):\n    return (x.requires_grad_() * 2).t().contiguous().t()"
@@ -265,7 +306,7 @@ class Layouts(WorkerTest):
         spec = tensor("x", [3, 4], strides=[2, 1])
         fields = {"definition": "double", "seed": 1, "inputs": [spec], "outputs": [output("y", [3, 4])]}
         case = self.worker.fresh("case")
-        reply = self.worker.ask("prepare", case=case, **fields)
+        reply = self.worker.ask("prepare", case=case, wall_s=JUDGE_WALL_S, **fields)
         self.assertEqual(reply["failed"]["code"], "bad-request")
         # The case says why from then on.
         self.assertEqual(self.worker.compare(case)["failed"]["code"], "bad-request")
@@ -291,7 +332,8 @@ class Requests(WorkerTest):
         self.assertEqual(self.worker.compare("nope")["failed"]["code"], "unknown-case")
         self.assertEqual(self.worker.ask("dance")["failed"]["code"], "bad-request")
         self.assertEqual(self.worker.ask("open")["failed"]["code"], "bad-request")
-        reply = self.worker.ask("prepare", case="c", definition="nope", seed=1, inputs=[], outputs=[])
+        fields = {"definition": "nope", "seed": 1, "inputs": [], "outputs": [], "wall_s": JUDGE_WALL_S}
+        reply = self.worker.ask("prepare", case="c", **fields)
         self.assertEqual(reply["failed"]["code"], "unknown-definition")
         wrong = [{"parameter": "x", "input": "nope"}]
         self.assertEqual(self.worker.run_case(runner, case, arguments=wrong)["failed"]["code"], "bad-request")
@@ -312,6 +354,7 @@ class Requests(WorkerTest):
             seed=1,
             inputs=[tensor("x", [64, 64])],
             outputs=[output("y", [64, 64])],
+            wall_s=JUDGE_WALL_S,
         )
         ran = self.worker.send("run", **self.worker.run_fields(runner, case))
         self.assertEqual(self.worker.reply_to(prepared)["done"], {})
@@ -321,6 +364,7 @@ class Requests(WorkerTest):
     def test_release_while_prepared(self) -> None:
         case = self.worker.fresh("case")
         fields = {"definition": "double", "seed": 1, "inputs": [tensor("x", [8])], "outputs": []}
+        fields["wall_s"] = JUDGE_WALL_S
         ids = [
             self.worker.send("prepare", case=case, **fields),
             self.worker.send("release", case=case),

@@ -32,6 +32,11 @@ def floats(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32)
 
 
+def distinct(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of many values a hair apart: such rows are measured alone."""
+    return rows.double() * (1 + 1e-6 * torch.arange(rows.shape[1]))
+
+
 class Tolerances(unittest.TestCase):
     def test_equal_is_no_violation(self) -> None:
         x = torch.randn(5, 33)
@@ -41,7 +46,7 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["worst"]["expected"], found["worst"]["got"])
 
     def test_each_term_of_the_sum(self) -> None:
-        expected = torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]], dtype=torch.float64)
+        expected = distinct(torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]]).repeat(1, 40))
         reference = expected.clone()
         reference[0, 1] += 0.5
         rms = [math.sqrt(3.0), math.sqrt(10000 / 3)]
@@ -50,12 +55,12 @@ class Tolerances(unittest.TestCase):
             (Tolerance(0, 0.25, 0, 0), [[0.25, 0.5, 0.5], [25.0, 0.0, 0.0]]),
             (Tolerance(0, 0, 0.1, 0), [[0.1 * rms[0]] * 3, [0.1 * rms[1]] * 3]),
         ):
-            limits = torch.tensor(allowed, dtype=torch.float64)
+            limits = torch.tensor(allowed, dtype=torch.float64).repeat(1, 40)
             inside, outside = expected + 0.99 * limits, expected + 1.01 * limits + 1e-3
             found = measure(inside.float(), expected, tolerance, reference.float())
             self.assertEqual(found["violations"], 0, (tolerance, found))
             found = measure(outside.float(), expected, tolerance, reference.float())
-            self.assertEqual(found["violations"], 6, (tolerance, found))
+            self.assertEqual(found["violations"], 240, (tolerance, found))
 
     def test_the_terms_of_an_allowed_error(self) -> None:
         expected = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
@@ -125,10 +130,28 @@ class Tolerances(unittest.TestCase):
 
     def test_rows_have_their_own_scale(self) -> None:
         # An error that the large row hides must show in the small one.
-        expected = torch.tensor([[1000.0] * 8, [0.001] * 8], dtype=torch.float64)
+        expected = distinct(torch.tensor([[1000.0] * 16, [0.001] * 16]))
         found = measure((expected + 0.01).float(), expected, Tolerance(0, 0, 1e-3, 0))
-        self.assertEqual(found["violations"], 8)
+        self.assertEqual(found["violations"], 16)
         self.assertEqual(found["first"]["index"], [1, 0])
+
+    def test_short_rows_are_measured_with_their_neighbours(self) -> None:
+        # One column, as of a product with a vector: that an element is small by cancellation says nothing
+        # of the size of its terms.
+        expected = torch.ones(32, 1, dtype=torch.float64)
+        expected[3] = 1e-9
+        found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+        self.assertEqual(found["violations"], 0)
+        expected[16:] = 1e-9  # the second group of 16
+        found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+        self.assertEqual((found["violations"], found["first"]["index"]), (16, [16, 0]))
+
+    def test_what_is_left_of_short_rows_joins_the_last_group(self) -> None:
+        for rows, columns in ((5, 3), (11, 3), (17, 2), (40, 15), (2, 1)):
+            expected = torch.ones(rows, columns, dtype=torch.float64)
+            expected[-1] = 1e-9
+            found = measure((expected + 1e-4).float(), expected, Tolerance(0, 0, 1e-3, 0))
+            self.assertEqual(found["violations"], 0, (rows, columns))
 
     def test_first_and_worst(self) -> None:
         expected = torch.ones(4, 6)
@@ -144,8 +167,10 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["max_relative_error"], 7.0)
 
     def test_worst_is_relative_to_what_is_allowed(self) -> None:
-        expected = torch.tensor([[1000.0, 1000.0], [0.001, 0.001]])
-        got = expected + torch.tensor([[1.0, 0.0], [0.1, 0.0]])
+        expected = distinct(torch.tensor([[1000.0] * 16, [0.001] * 16])).float()
+        got = expected.clone()
+        got[0, 0] += 1.0
+        got[1, 0] += 0.1
         found = measure(got, expected, Tolerance(0, 0, 1e-4, 0))
         self.assertEqual(found["worst"]["index"], [1, 0])
 

@@ -273,6 +273,51 @@ class CudaShim(WorkerTest):
         (errors,) = self.compared(case)["outputs"]
         self.assertEqual((errors["violations"], errors["elements_compared"]), (0, 16))
 
+    def test_tensors_made_on_the_cpu_say_so(self) -> None:
+        source = """
+            import torch
+            def kernel_fn(x):
+                host, device = torch.zeros(3), torch.zeros(3, device=x.device)
+                for tensor, is_cuda in (
+                    (host, False), (host[1:], False), (host + host, False), (x.cpu(), False),
+                    (torch.tensor([1]), False), (x.new_zeros(3), True), (host.cuda(), True),
+                    (host.to(device), True), (torch.empty_like(x), True), (device.view(3, 1), True),
+                ):
+                    assert tensor.is_cuda is is_cuda and (tensor.device.type == "cuda") is is_cuda
+                with torch.device("cuda"):
+                    assert torch.zeros(3).is_cuda
+                return x * 2
+        """
+        self.ran(textwrap.dedent(source), self.case([2]))
+
+    def test_torch_can_be_imported_to_its_ends(self) -> None:
+        source = """
+            import torch, torch._dynamo, torch.distributed, torch.nn.functional
+            from torch.distributed.tensor import DTensor
+            @torch.compiler.disable
+            def doubled(x):
+                return x * 2
+            def kernel_fn(x):
+                return doubled(x)
+        """
+        self.ran(textwrap.dedent(source), self.case([2]))
+
+    def test_a_kernel_cannot_reach_a_cpu_tensor(self) -> None:
+        source = """
+            import torch, triton, triton.language as tl
+            @triton.jit
+            def doubled(x, y, B: tl.constexpr):
+                o = tl.arange(0, B)
+                tl.store(y + o, tl.load(x + o) * 2)
+            def kernel_fn(x):
+                y = torch.empty(x.shape, dtype=x.dtype)
+                doubled[(1,)](x, y, B=4)
+                return y
+        """
+        raised = self.worker.run_case(self.opened(textwrap.dedent(source)), self.case([4]))["raised"]
+        self.assertEqual((raised["code"], raised["place"]["line"]), ("compile-error", 9))
+        self.assertIn("`y`", raised["message"])
+
     def test_runners_draw_different_numbers(self) -> None:
         source = """
             import random, numpy, torch

@@ -36,6 +36,27 @@ class Rules(unittest.TestCase):
         self.assert_refused("row_sum", "arange", "power of 2", self.x, torch.zeros(1), 33, B=64 + 32)
         self.accepted("row_sum", self.x, torch.zeros(1), 33, B=64)
 
+    def test_python_functions_compute_with_constants_only(self) -> None:
+        self.assert_refused("float_of_a_tensor", "float", "only known when the kernel runs", self.x, 7)
+        self.assert_refused("math_of_a_tensor", "math", "math.ceil", self.x, 7)
+        self.assert_refused("cdiv_of_a_tensor", "cdiv", "triton.cdiv", self.x, 7)
+        self.assert_refused("python_max_of_a_block", "max", "tl.max", B=16)
+        self.assert_refused("membership", "in", "not supported", B=16)
+        self.assert_refused("list_of_a_range", "comprehension", "tuples")
+        self.accepted("host_functions_of_constants", self.x, B=16)
+
+    def test_a_promise_of_multiples_is_kept(self) -> None:
+        self.accepted("promised_scalar", self.x, 32, B=16)
+        # Of consecutive values the promise is about the first one: 48 … 63, and 0 after the end.
+        self.accepted("promised_block", self.x, 48, 64, B=16)
+        self.accepted("promised_block", self.x, 48, 56, B=16)
+        for kernel, arguments in (("promised_scalar", (7,)), ("promised_block", (40, 64))):
+            with session() as running:
+                getattr(self.kernels, kernel)[(1,)](self.x, *arguments, B=16)
+            (finding,) = running.report()["findings"]
+            self.assertEqual(finding["kind"], "device-assert")
+            self.assertIn(f"multiple of 16, but the value is {arguments[0]}", finding["message"])
+
     def test_undefined_name(self) -> None:
         self.assert_refused("undefined_name", "undefined", "missing")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import unittest
 from unittest import mock
 
-from tests.worker.interp_support import interpreter, load, poisoned_empty, session, torch
+from tests.worker.interp_support import interpreter, kinds, load, poisoned_empty, session, torch
 
 
 class Sampling(unittest.TestCase):
@@ -83,6 +84,12 @@ class Sampling(unittest.TestCase):
             self.memory.split_sum[(4,)](x, y, 256, B=64)
             self.assertFalse(running.written_by_single_launch(y))
 
+    def test_programs_that_hand_each_other_work_explain_no_output(self) -> None:
+        y = torch.zeros(1)
+        with session(max_programs=1) as running:
+            self.memory.with_a_lock[(8,)](torch.ones(8), y, torch.zeros(1, dtype=torch.int32))
+            self.assertFalse(running.written_by_single_launch(y))
+
     def test_d10_no_rows_is_no_work(self) -> None:
         x = torch.zeros(0, 128)
         with session() as running:
@@ -151,14 +158,60 @@ class HostCode(unittest.TestCase):
     def setUp(self) -> None:
         self.tuning = load("tuning")
 
-    def test_autotuned_kernels_run_their_first_configuration(self) -> None:
-        x, y = torch.randn(200), torch.zeros(1)
-        with session() as running:
-            self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](x, y, 200)
-        report = running.report()
-        self.assertEqual(report["findings"], [])
-        self.assertEqual([launch["grid"] for launch in report["launches"]], [[4, 1, 1]])
-        torch.testing.assert_close(y[0], x.sum())
+    def test_autotuned_kernels_run_one_configuration_twice(self) -> None:
+        seen = set()
+        for n in range(200, 210):
+            x, y = torch.randn(n), torch.zeros(1)
+            with session() as running:
+                self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](x, y, n)
+            report = running.report()
+            self.assertEqual(report["findings"], [])
+            tried, chosen = (launch["grid"] for launch in report["launches"])
+            self.assertEqual(tried, chosen)
+            seen.add(tuple(chosen))
+            torch.testing.assert_close(y[0], x.sum())
+        self.assertEqual(seen, {(4, 1, 1), (2, 1, 1)})
+
+    def test_what_is_drawn_depends_on_the_call_alone(self) -> None:
+        def grids() -> list[list[int]]:
+            self.tuning.accumulate.cache.clear()
+            with session() as running:
+                for n in range(200, 206):
+                    self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](
+                        torch.randn(n), torch.zeros(1), n
+                    )
+            return [launch["grid"] for launch in running.report()["launches"]]
+
+        self.assertEqual(grids(), grids())
+
+    def test_a_sample_of_programs_is_the_only_launch(self) -> None:
+        with session(max_programs=2) as running:
+            self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](
+                torch.randn(640), torch.zeros(1), 640
+            )
+        self.assertEqual(len(running.report()["launches"]), 1)
+
+    def test_tuning_repeats_a_kernel_that_adds_to_its_output(self) -> None:
+        x, y = torch.randn(100), torch.zeros(1)
+        with session():
+            self.tuning.adds_without_reset[(1,)](x, y, 100)
+        torch.testing.assert_close(y[0], 2 * x.sum())
+
+    def test_configurations_that_refuse_are_left_out(self) -> None:
+        for n in range(1, 8):
+            y = torch.zeros(64, dtype=torch.int32)
+            with session() as running:
+                self.tuning.refuses[(1,)](y, n)
+            self.assertEqual(running.report()["findings"], [])
+            self.assertEqual(int(y[0]), 64)
+
+    def test_every_configuration_has_to_compile(self) -> None:
+        failed = 0
+        for n in range(1, 17):
+            with session() as running, contextlib.suppress(interpreter.TritonCompileError):
+                self.tuning.half_right[(1,)](torch.zeros(64), n)
+            failed += kinds(running.report()) == ["compile-error"]
+        self.assertTrue(0 < failed < 16, failed)
 
     def test_autotuning_in_place_changes_the_tensor_once(self) -> None:
         x = torch.ones(100)

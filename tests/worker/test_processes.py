@@ -254,6 +254,24 @@ class OwnFaults(unittest.TestCase):
         case = self.worker.prepare("softmax", inputs, outputs)
         self.assertIn("done", self.worker.compare(case))
 
+    def assert_the_judge_works(self) -> None:
+        self.assertIn("done", self.worker.define("softmax", SOFTMAX))
+        case = self.worker.prepare("softmax", [tensor("x", [4, 4])], [output("y", [4, 4])])
+        self.assertIn("done", self.worker.compare(case))
+
+    def test_a_reference_that_hangs_is_ended(self) -> None:
+        self.worker.define("endless", "def run(x):\n    while True: pass\n")
+        case = self.worker.prepare("endless", [tensor("x", [4, 4])], [output("y", [4, 4])])
+        failed = self.worker.compare(case, wall_s=0.5)["failed"]
+        self.assertEqual(failed["code"], "judge-timeout")
+        self.assertIn("`compare`", failed["message"])
+        self.assert_the_judge_works()
+
+    def test_a_definition_that_hangs_is_not_given_to_the_next_judge(self) -> None:
+        failed = self.worker.define("stuck", "while True: pass\n", wall_s=0.5)["failed"]
+        self.assertEqual(failed["code"], "judge-timeout")
+        self.assert_the_judge_works()
+
     def test_the_zygote_is_replaced(self) -> None:
         reply = self.worker.open_source("def kernel_fn(x): return x", "first")
         self.assertIn("done", reply)

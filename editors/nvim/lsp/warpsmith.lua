@@ -8,9 +8,9 @@ return {
   filetypes = { 'python', 'cuda' },
   root_markers = { 'warpsmith.toml', 'pyproject.toml', '.git' },
   workspace_required = false,
-  -- Empty on purpose: what is set here wins over the project's warpsmith.toml.
+  -- Empty on purpose: every default is the server's own.
   settings = { warpsmith = vim.empty_dict() },
-  -- The server needs the settings before it can ask for them: the first file opens right after the handshake.
+  -- The server reads its settings in the handshake and nowhere else.
   before_init = function(params, config)
     local given = vim.tbl_get(config, 'settings', 'warpsmith') or {}
     local options = vim.tbl_deep_extend('force', given, config.init_options or {})

@@ -12,43 +12,50 @@ vim.api.nvim_create_user_command(
   'Warpsmith',
   function(options) require('warpsmith').command(options.fargs) end,
   {
-    nargs = '+',
+    nargs = '*',
     complete = function(lead, line) return require('warpsmith').complete(lead, line) end,
     desc = 'Check GPU kernels: check, cancel, log, doctor, status',
   }
 )
 
+-- A plugin manager makes the tags of the help; a folder that was only put on the runtimepath has none.
+local doc = vim.fs.joinpath(vim.fs.dirname(vim.fs.dirname(debug.getinfo(1, 'S').source:sub(2))), 'doc')
+if vim.fn.filereadable(vim.fs.joinpath(doc, 'tags')) == 0 and vim.fn.filewritable(doc) == 2 then
+  pcall(vim.cmd.helptags, vim.fn.fnameescape(doc))
+end
+
 local group = vim.api.nvim_create_augroup('warpsmith', {})
 
-vim.api.nvim_create_autocmd('LspAttach', {
-  group = group,
-  desc = 'Keep the code lenses of warpsmith up to date',
-  callback = function(event)
-    local client = vim.lsp.get_client_by_id(event.data.client_id)
-    if client and client.name == 'warpsmith' then
-      require('warpsmith.lens').attach(client, event.buf)
-    end
-  end,
-})
+---@param event string
+---@param desc string
+---@param act fun(client: vim.lsp.Client, event: table) only called for clients of warpsmith
+local function on(event, desc, act)
+  vim.api.nvim_create_autocmd(event, {
+    group = group,
+    desc = desc,
+    callback = function(details)
+      local client = vim.lsp.get_client_by_id(details.data.client_id)
+      if client and client.name == 'warpsmith' then
+        act(client, details)
+      end
+    end,
+  })
+end
 
-vim.api.nvim_create_autocmd('LspProgress', {
-  group = group,
-  desc = 'Remember what warpsmith is doing, for the status line',
-  callback = function(event)
-    local client = vim.lsp.get_client_by_id(event.data.client_id)
-    if client and client.name == 'warpsmith' then
-      require('warpsmith.progress').record(client.id, event.data.params)
-    end
-  end,
-})
+on(
+  'LspAttach',
+  'Keep the code lenses of warpsmith up to date',
+  function(client, event) require('warpsmith.lens').attach(client, event.buf) end
+)
 
-vim.api.nvim_create_autocmd('LspDetach', {
-  group = group,
-  desc = 'Forget the progress of a server that ended',
-  callback = function(event)
-    local client = vim.lsp.get_client_by_id(event.data.client_id)
-    if client and client.name == 'warpsmith' and client:is_stopped() then
-      require('warpsmith.progress').forget(client.id)
-    end
-  end,
-})
+on(
+  'LspProgress',
+  'Remember what warpsmith is doing, for the status line',
+  function(client, event) require('warpsmith.progress').record(client.id, event.data.params) end
+)
+
+on('LspDetach', 'Forget the progress of a server that ended', function(client)
+  if client:is_stopped() then
+    require('warpsmith.progress').forget(client.id)
+  end
+end)

@@ -68,7 +68,25 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
             _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
         }
     }
+    for definition in definitions {
+        leave_out_undefined(definition, &mut plan);
+    }
     plan
+}
+
+/// Takes out the cases whose shape the operation is not defined for, and tells that they are left out.
+fn leave_out_undefined(definition: &Definition, plan: &mut Plan) {
+    let name = &definition.name;
+    plan.cases.retain(|case| case.definition != *name || definition.axis_out_of_range(&case.axes).is_none());
+    for (axis, range) in &definition.extras.ranges {
+        let lengths = match (range.least, range.most) {
+            (0, None) => continue,
+            (least, None) => format!("shorter than {least}"),
+            (least, Some(most)) => format!("outside {least} to {most}"),
+        };
+        let what = format!("{name} with {axis} {lengths}");
+        plan.not_run.push(NotRun::new(what, "the Definition says nothing of such shapes"));
+    }
 }
 
 /// The dtypes of the Definition that were asked for.
@@ -88,7 +106,7 @@ fn case(
     Case {
         stage,
         definition: definition.name.clone(),
-        axes,
+        axes: definition.with_derived(&axes),
         dtype,
         layout: CONTIGUOUS.to_owned(),
         profile: DEFAULT_PROFILE.to_owned(),
@@ -145,8 +163,10 @@ fn coverage(definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Cov
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::spec::builtin_named;
+    use crate::spec::{builtin, builtin_named};
 
     fn labels(plan: &Plan) -> String {
         let case = |case: &Case| format!("{} {} · {:?}", case.stage, case.label(), case.coverage);
@@ -160,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_plans_of_the_starters() {
-        for name in ["softmax", "rmsnorm", "matmul"] {
+        for name in builtin().iter().map(|definition| definition.name.as_str()) {
             let options = CheckOptions { dtypes: vec![Dtype::Bfloat16], ..CheckOptions::default() };
             insta::assert_snapshot!(name, labels(&planned(name, &options, 1)));
         }
@@ -176,7 +196,7 @@ mod tests {
 
     #[test]
     fn no_case_stands_twice() {
-        for name in ["softmax", "rmsnorm", "matmul"] {
+        for name in builtin().iter().map(|definition| definition.name.as_str()) {
             let plan = planned(name, &CheckOptions::default(), 3);
             for (at, case) in plan.cases.iter().enumerate() {
                 assert!(!plan.cases[..at].contains(case), "{name}: {}", case.label());
@@ -216,16 +236,77 @@ mod tests {
     /// than 32-bit offsets.
     #[test]
     fn every_axis_is_empty_once() {
-        for name in ["softmax", "rmsnorm", "matmul"] {
-            let definition = builtin_named(name).expect("a Definition of this binary");
+        for definition in builtin() {
+            let name = &definition.name;
             let plan = planned(name, &CheckOptions::default(), 1);
             for axis in definition.var_axes() {
-                assert!(plan.cases.iter().any(|case| case.axes[axis] == 0), "{name}: {axis}");
+                let is_empty = |case: &Case| case.axes[axis] == 0;
+                let may_be_empty = definition.extras.ranges.get(axis).is_none_or(|range| range.least == 0);
+                assert_eq!(plan.cases.iter().any(is_empty), may_be_empty, "{name}: {axis}");
             }
             let offsets: Vec<_> =
                 plan.cases.iter().filter(|case| case.coverage == Coverage::Offsets).collect();
             assert_eq!(offsets.len(), 1);
-            assert!(elements(&definition, &offsets[0].axes) > 1 << 31);
+            let largest = tensor_shapes(definition)
+                .map(|shape| shape.iter().map(|axis| offsets[0].axes[axis]).product::<u64>());
+            assert!(largest.max() > Some(1 << 31), "{name}");
+            assert!(elements(definition, &offsets[0].axes) < 1 << 35, "{name} needs too many addresses");
+        }
+    }
+
+    /// What the interpreter pays for, whatever the kernel: many elements, and many short rows.
+    #[test]
+    fn plans_stay_small() {
+        for definition in builtin() {
+            let plan = planned(&definition.name, &CheckOptions::default(), 1);
+            let full: Vec<_> = plan.cases.iter().filter(|case| case.coverage == Coverage::Full).collect();
+            assert!(full.len() < 160, "{}: {} cases", definition.name, full.len());
+            let flops = |case: &&Case| definition.flops(&case.axes, case.dtype).ok().flatten().unwrap_or(0);
+            let total: u64 = full.iter().map(flops).sum();
+            assert!(total < 1_200_000_000, "{}: {total} flops", definition.name);
+        }
+    }
+
+    #[test]
+    fn axes_that_follow_from_others_are_completed_everywhere() {
+        let plan = planned("rotary_embedding", &CheckOptions::default(), 1);
+        assert!(plan.cases.len() > 60);
+        for case in &plan.cases {
+            assert_eq!(case.axes["head_dim"], 2 * case.axes["half_dim"], "{}", case.label());
+        }
+    }
+
+    #[test]
+    fn shapes_that_the_operation_is_not_defined_for_are_left_out_and_told() {
+        let plan = planned("flash_attention_causal", &CheckOptions::default(), 1);
+        assert!(plan.cases.iter().all(|case| (1..=256).contains(&case.axes["head_dim"])));
+        assert!(plan.cases.iter().any(|case| case.axes["head_dim"] == 129));
+        assert!(plan.cases.iter().any(|case| case.axes["seq"] == 0));
+        let told = "flash_attention_causal with head_dim outside 1 to 256";
+        assert!(plan.not_run.iter().any(|line| line.what == told), "{:?}", plan.not_run);
+    }
+
+    #[test]
+    fn scalars_are_varied_one_at_a_time() {
+        let plan = planned("flash_attention_full", &CheckOptions::default(), 1);
+        let varied: Vec<_> = plan.cases.iter().filter(|case| !case.scalars.is_empty()).collect();
+        assert_eq!(varied.len(), 2 * 3, "two scales, three dtypes");
+        assert!(
+            varied.iter().all(|case| case.stage == Stage::Sweep && case.scalars.contains_key("sm_scale"))
+        );
+    }
+
+    /// Four hidden axes must not multiply to a case that cannot run in full and so would not be there.
+    #[test]
+    fn every_check_has_its_hidden_shapes() {
+        for definition in builtin() {
+            let axes_of = |seed| -> Vec<_> {
+                let plan = planned(&definition.name, &CheckOptions::default(), seed);
+                plan.cases.into_iter().map(|case| case.axes).collect()
+            };
+            let (first, second) = (axes_of(1), axes_of(2));
+            let hidden = first.iter().filter(|axes| !second.contains(axes)).collect::<BTreeSet<_>>();
+            assert_eq!(hidden.len(), 3, "{}: {hidden:?}", definition.name);
         }
     }
 }

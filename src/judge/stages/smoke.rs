@@ -1,7 +1,8 @@
 //! Smoke: one small case for each dtype, chosen for a fast and telling first verdict.
 //!
 //! No axis is a power of two or a multiple of a common tile, so that a missing mask shows already here,
-//! and every axis is long enough that the null candidates must be rejected.
+//! and every axis is long enough that the null candidates must be rejected. A Definition that needs
+//! another shape for that (a reduction whose output would have few elements) gives it itself.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,10 @@ use crate::spec::{Definition, Dtype};
 /// Lengths given to the variable axes, in their order, over and over.
 const LENGTHS: [u64; 4] = [5, 67, 33, 19];
 
-/// The shape of the smoke cases.
+/// The shape of the smoke cases: the Definition's own choice, if it made one.
 pub(super) fn axes(definition: &Definition) -> BTreeMap<String, u64> {
-    definition.var_axes().into_iter().map(str::to_owned).zip(LENGTHS.into_iter().cycle()).collect()
+    let names = definition.var_axes().into_iter().map(str::to_owned);
+    definition.extras.smoke.clone().unwrap_or_else(|| names.zip(LENGTHS.into_iter().cycle()).collect())
 }
 
 pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {

@@ -19,6 +19,9 @@ pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParam
             state.touched.insert(uri.clone());
         }
     }
+    if !state.settings.checks_on_save {
+        return;
+    }
     if let Err(refusal) = state.request_check(&uri, Cause::Save) {
         tracing::debug!(uri = uri.as_str(), %refusal, "no check on this save");
     }

@@ -5,6 +5,7 @@ use tower_lsp::ls_types::{InitializeParams, InitializeResult, ServerInfo};
 use crate::lsp::capabilities::{self, ClientProfile};
 use crate::lsp::global_state::GlobalState;
 use crate::lsp::parent;
+use crate::lsp::settings::Settings;
 
 pub(crate) fn initialize(state: &mut GlobalState, params: &InitializeParams) -> InitializeResult {
     let profile = ClientProfile::new(&params.capabilities);
@@ -14,6 +15,7 @@ pub(crate) fn initialize(state: &mut GlobalState, params: &InitializeParams) -> 
         let gone = state.context.parent_gone.clone();
         state.context.workers.spawn(parent::watch(pid, state.context.timing.parent_poll, gone));
     }
+    (state.settings, state.setting_mistakes) = Settings::read(params.initialization_options.as_ref());
     let capabilities = capabilities::server(&profile);
     state.client = Arc::new(profile);
     InitializeResult {

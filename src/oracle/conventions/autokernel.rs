@@ -12,8 +12,27 @@ const ENTRY: &str = "kernel_fn";
 
 /// The kernel types and the Definitions that stand for them; first the one that is meant when the entry
 /// takes no option.
-const KNOWN: [(&str, &[&str]); 3] =
-    [("matmul", &["matmul"]), ("rmsnorm", &["rmsnorm"]), ("softmax", &["softmax"])];
+const KNOWN: [(&str, &[&str]); 9] = [
+    ("matmul", &["matmul"]),
+    ("softmax", &["softmax"]),
+    ("layernorm", &["layernorm"]),
+    ("rmsnorm", &["rmsnorm"]),
+    ("flash_attention", &["flash_attention_causal", "flash_attention_full"]),
+    ("fused_mlp", &["fused_mlp_silu", "fused_mlp_gelu", "fused_mlp_relu2"]),
+    ("cross_entropy", &["cross_entropy"]),
+    ("rotary_embedding", &["rotary_embedding"]),
+    (
+        "reduce",
+        &[
+            "reduce_sum_last",
+            "reduce_sum_first",
+            "reduce_sum_middle",
+            "reduce_max_last",
+            "reduce_max_first",
+            "reduce_max_middle",
+        ],
+    ),
+];
 
 pub(super) fn find(file: &File<'_>) -> Option<Result<Oracle, OracleMiss>> {
     let model = file.model;

@@ -129,6 +129,9 @@ async def odd(x): pass
         ids(&model),
         ["Outer.kernel", "Outer.method.kernel", "Outer.method.later.kernel", "kernel", "kernel#2", "odd"]
     );
+    for known in &model.kernels {
+        assert_eq!(known.id.bare_name(), known.name, "what a launch of {:?} is called", known.id);
+    }
     assert_eq!(kernel(&model, "Outer.kernel").other_decorators, ["staticmethod"]);
 }
 
@@ -234,4 +237,21 @@ if __name__ == '__main__':
         ]
     );
     assert_eq!(model.first_error, None);
+}
+
+#[test]
+fn imports_are_found_wherever_they_stand() {
+    let text = "\
+from __future__ import annotations
+import torch, os.path as path
+import triton.language as tl
+from .helpers import tile
+from .. import shapes
+def later():
+    from mine.deep import thing
+    if True:
+        import other
+";
+    assert_eq!(parse(text).imports, [".", "mine", "os", "other", "torch", "triton"]);
+    assert!(parse("x = 'import nothing'\n").imports.is_empty());
 }

@@ -12,7 +12,7 @@ fn axes(values: &[(&str, u64)]) -> AxisValues {
 #[test]
 fn every_definition_inside_the_binary_is_sound() {
     let loaded = load_all();
-    assert!(loaded.len() >= 3);
+    assert_eq!(loaded.len(), 17);
     for (path, loaded) in loaded {
         let definition = loaded.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(definition.warnings, [], "{path}");
@@ -240,4 +240,71 @@ proptest::proptest! {
             let _ = Definition::from_json(&format!("{before}{patch}{after}"), "gather.json");
         }
     }
+}
+
+/// `COMPLETE` with a part of its `warpsmith` replaced, or what is said to it.
+fn with_extras(extras: &str) -> Result<Definition, String> {
+    let text = COMPLETE.replacen(
+        "\"M\": { \"type\": \"var\" },",
+        "\"M\": { \"type\": \"var\" }, \"P\": { \"type\": \"var\" },",
+        1,
+    );
+    let text = text.replacen(
+        "\"index\": { \"shape\": [\"M\"]",
+        "\"pairs\": { \"shape\": [\"P\"], \"dtype\": \"float32\" }, \"index\": { \"shape\": [\"M\"]",
+        1,
+    );
+    let text = text.replacen("run(table, index", "run(table, pairs, index", 1);
+    let text = text.replacen("\"args\":", &format!("{extras} \"args\":"), 1);
+    Definition::from_json(&text, "gather.json").map_err(|error| error.to_string())
+}
+
+#[test]
+fn axes_follow_from_others() {
+    let definition = with_extras(r#""derived": { "P": "2 * M" }, "smoke": { "M": 5 },"#)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(definition.var_axes(), ["M"], "a case chooses only these");
+    assert_eq!(definition.extras.size("a"), Some(&axes(&[("M", 4), ("P", 8)])));
+    assert_eq!(definition.extras.smoke, Some(axes(&[("M", 5), ("P", 10)])));
+    assert_eq!(definition.input_shape("pairs", &axes(&[("M", 3)])), Ok(vec![6]));
+    let mistaken = definition.infer_axes(&[("table", &[3, 64]), ("pairs", &[7])]).expect_err("not twice 3");
+    assert_eq!(mistaken.to_string(), "axis `P` is 7; it must be `2 * M`, here 6");
+    assert_eq!(
+        definition.infer_axes(&[("table", &[3, 64])]),
+        Ok(axes(&[("M", 3), ("P", 6)])),
+        "what follows need not be told"
+    );
+    let written = serde_json::to_string(&definition).expect("serializes");
+    assert!(written.contains(r#""derived":{"P":"2 * M"}"#), "{written}");
+}
+
+#[test]
+fn ranges_say_where_the_operation_is_defined() {
+    let definition =
+        with_extras(r#""derived": { "P": "2 * M" }, "ranges": { "M": [1, null], "P": [0, 16] },"#)
+            .unwrap_or_else(|error| panic!("{error}"));
+    let outside = |length| definition.axis_out_of_range(&axes(&[("M", length)]));
+    assert_eq!(outside(0), Some(("M", 0)));
+    assert_eq!(outside(8), None);
+    assert_eq!(outside(9), Some(("P", 18)), "also of an axis that follows");
+    let written = serde_json::to_string(&definition).expect("serializes");
+    assert!(written.contains(r#""ranges":{"M":[1,null],"P":[0,16]}"#), "{written}");
+}
+
+#[test]
+fn mistakes_about_axes_that_follow_are_told() {
+    let told: Vec<String> = [
+        r#""derived": { "Q": "2 * M" },"#,
+        r#""derived": { "H": "2 * M" },"#,
+        r#""derived": { "P": "2 * N" },"#,
+        r#""derived": { "P": "2 * P" },"#,
+        r#""derived": { "P": "M" }, "smoke": { "M": 3, "P": 3 },"#,
+        r#""derived": { "P": "M" }, "ranges": { "Q": [1, 2], "M": [3, 2] },"#,
+        r#""derived": { "P": "M" }, "ranges": { "M": [1], "P": ["one", 2] },"#,
+        r#""derived": { "P": "M" }, "smoke": { "M": -1 },"#,
+    ]
+    .iter()
+    .map(|extras| format!("{extras}\n{}", with_extras(extras).expect_err("a mistake")))
+    .collect();
+    insta::assert_snapshot!(told.join("\n\n"));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use super::{Check, DoctorContext};
+use crate::toolchain::Memory;
 use crate::toolchain::managed::{free_bytes, in_words, tree_size};
 
 /// Under this much free memory a check of a large shape is likely to be killed.
@@ -44,22 +45,14 @@ fn folder_check(name: &'static str, folder: &Path, variable: &str) -> Check {
 }
 
 fn memory_check(root: &Path) -> Check {
-    let meminfo = std::fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
-    };
-    let (Some(total), Some(available)) = (field("MemTotal"), field("MemAvailable")) else {
+    let Some(memory) = Memory::read(root) else {
         return Check::not_applicable("memory", "the system does not say");
     };
-    let limit = std::fs::read_to_string(root.join("sys/fs/cgroup/memory.max")).ok();
-    let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).filter(|limit| *limit < total);
-    let usable = limit.map_or(available, |limit| available.min(limit));
-    let mut detail = format!("{} free of {}", in_words(available), in_words(total));
-    if let Some(limit) = limit {
+    let mut detail = format!("{} free of {}", in_words(memory.available_bytes), in_words(memory.total_bytes));
+    if let Some(limit) = memory.group_limit_bytes {
         detail.push_str(&format!(", this group of processes may use {}", in_words(limit)));
     }
-    if usable < LITTLE_MEMORY_BYTES {
+    if memory.usable_bytes() < LITTLE_MEMORY_BYTES {
         return Check::warning("memory", detail, "end other programs: a check may need 4 GB");
     }
     Check::found("memory", detail)

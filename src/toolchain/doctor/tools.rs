@@ -11,7 +11,7 @@ struct Tool {
     programs: &'static [&'static str],
     /// Only of use with a GPU.
     needs_gpu: bool,
-    /// What is lost without it.
+    /// What it is for.
     purpose: &'static str,
     remedy: &'static str,
 }
@@ -21,42 +21,42 @@ const TOOLS: [Tool; 6] = [
         name: "nvcc",
         programs: &["nvcc"],
         needs_gpu: false,
-        purpose: "CUDA files are compiled by NVRTC without it",
+        purpose: "for CUDA files, which this version does not check",
         remedy: "install the CUDA toolkit and set CUDA_HOME",
     },
     Tool {
         name: "ptxas",
         programs: &["ptxas"],
         needs_gpu: false,
-        purpose: "registers and spills are not shown",
+        purpose: "for registers and spills, which this version does not show",
         remedy: "install triton (it brings ptxas) or the CUDA toolkit",
     },
     Tool {
         name: "ncu",
         programs: &["ncu"],
         needs_gpu: true,
-        purpose: "no profile per line",
+        purpose: "for profiles, which this version does not make",
         remedy: "install Nsight Compute (it is in the CUDA toolkit) and put `ncu` on PATH",
     },
     Tool {
         name: "compute-sanitizer",
         programs: &["compute-sanitizer"],
         needs_gpu: true,
-        purpose: "no memory check on the GPU",
+        purpose: "for checks on the GPU, which this version does not use",
         remedy: "install the CUDA toolkit and set CUDA_HOME",
     },
     Tool {
         name: "c++ compiler",
         programs: &["c++", "g++", "clang++"],
         needs_gpu: false,
-        purpose: "Triton cannot build its launchers on a GPU, torch no extensions",
+        purpose: "for Triton on a GPU, which this version does not use, and for torch extensions",
         remedy: "run `sudo apt install g++` (Debian, Ubuntu) or `sudo dnf install gcc-c++` (Fedora)",
     },
     Tool {
         name: "uv",
         programs: &["uv"],
         needs_gpu: false,
-        purpose: "setup uses venv and pip, which is slower",
+        purpose: "for a faster `warpsmith setup`, which uses venv and pip without it",
         remedy: "run `python3 -m pip install --user uv`",
     },
 ];
@@ -149,7 +149,7 @@ fn nvrtc_check(context: &DoctorContext<'_>) -> Check {
                 }
                 None => "set CUDA_HOME to a CUDA toolkit".to_owned(),
             };
-            Check::missing(name, "CUDA files cannot be compiled", remedy)
+            Check::missing(name, "for CUDA files, which this version does not check", remedy)
         }
     }
 }

@@ -42,6 +42,7 @@ impl Requirements {
         }
     }
 
+    /// As pip and uv read them: `torch==2.15.0`.
     pub fn items(&self) -> &[String] {
         &self.items
     }

@@ -7,6 +7,7 @@ use super::tree::{REMOVING, TreeSize, remove_tree, tree_size};
 use super::{DOWNLOADS, LOG, PARTIAL, SetupError, Stamp, open_lock};
 use crate::toolchain::Places;
 
+/// What a folder of ours is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
     Complete,

@@ -14,6 +14,7 @@ pub struct TreeSize {
 }
 
 impl TreeSize {
+    /// What it seems to take.
     pub fn total_bytes(self) -> u64 {
         self.own_bytes + self.linked_bytes
     }

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use super::Probe;
 use crate::toolchain::{Release, shell_word};
 
+/// The oldest Python that the worker runs on.
 pub const OLDEST_PYTHON: Release = Release(3, 10, 0);
+/// The oldest Triton whose interpreter the worker knows.
 pub const OLDEST_TRITON: Release = Release(3, 5, 0);
 /// From this NumPy on, the interpreter of Triton up to [`LAST_TRITON_WITH_OLD_NUMPY`] fails on any
-/// `for … in range(…)` in a kernel.
+/// `for … in range(…)` in a kernel. From Triton 3.6 on, the worker rewrites kernels so that it does not
+/// matter.
 const NUMPY_THAT_BREAKS: Release = Release(2, 4, 0);
-const LAST_TRITON_WITH_OLD_NUMPY: Release = Release(3, 6, u32::MAX);
+const LAST_TRITON_WITH_OLD_NUMPY: Release = Release(3, 5, u32::MAX);
 
 /// How packages get into an interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -241,6 +241,7 @@ def main() -> int:
         print(json.dumps({"schema": "warpsmith.doctor/1", "can_check": True, "checks": DOCTOR}))
     elif arguments[:1] == ["doctor"]:
         print("\n".join(f"{check['name']}: {check['detail']}" for check in DOCTOR))
+        print("\n".join([*arguments[1:], os.environ.get("WARPSMITH_PYTHON", "")]).strip())
     elif arguments == ["lsp"]:
         return Server().serve()
     else:

@@ -132,7 +132,14 @@ end)
 test('an unknown subcommand is refused', function()
   vim.cmd('Warpsmith polish')
   await_notified('no subcommand polish; there are cancel, check, doctor, log, status')
+  vim.cmd('Warpsmith')
+  await_notified('say what to do: cancel, check, doctor, log, status')
 end)
+
+test(
+  'the help is found without a plugin manager',
+  function() equal(true, #vim.fn.getcompletion('warpsmith-trouble', 'help') == 1) end
+)
 
 test(':Warpsmith status tells server and kernels', function()
   local said = vim.api.nvim_exec2('Warpsmith status', { output = true }).output
@@ -140,17 +147,19 @@ test(':Warpsmith status tells server and kernels', function()
   equal(true, said:find('line %d+: softmax_kernel  ✓ torch ref') ~= nil, said)
 end)
 
-test(':Warpsmith doctor shows what the program says', function()
+test(':Warpsmith doctor shows what the program says of this file and of the Python of the server', function()
+  vim.lsp.config('warpsmith', {
+    cmd_env = { WARPSMITH_PYTHON = '/mine/python' },
+    settings = { warpsmith = { python = { path = '/named/python' } } },
+  })
+  local arguments = { '--python', '/named/python', vim.api.nvim_buf_get_name(0) }
+  local said = vim.list_extend({ 'python: 3.11', 'gpu: no NVIDIA driver' }, arguments)
+  table.insert(said, '/mine/python')
   vim.cmd('Warpsmith doctor')
   await(
     'its output',
     5000,
-    function()
-      return vim.deep_equal(
-        { 'python: 3.11', 'gpu: no NVIDIA driver' },
-        vim.api.nvim_buf_get_lines(0, 0, -1, false)
-      )
-    end
+    function() return vim.deep_equal(said, vim.api.nvim_buf_get_lines(0, 0, -1, false)) end
   )
   equal(false, vim.bo.modifiable)
   vim.cmd.close()

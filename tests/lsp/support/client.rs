@@ -20,6 +20,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A client before it connects.
 pub(crate) struct Builder {
     capabilities: Value,
+    settings: Value,
     process_id: Option<u32>,
     timing: Timing,
     send_initialized: bool,
@@ -43,7 +44,7 @@ impl Default for Builder {
             parent_poll: Duration::from_millis(10),
             ..Timing::default()
         };
-        Self { capabilities, process_id: None, timing, send_initialized: true }
+        Self { capabilities, settings: Value::Null, process_id: None, timing, send_initialized: true }
     }
 }
 
@@ -60,6 +61,12 @@ impl Builder {
 
     pub(crate) fn capabilities(mut self, capabilities: Value) -> Self {
         self.capabilities = capabilities;
+        self
+    }
+
+    /// What goes into `initializationOptions`.
+    pub(crate) fn settings(mut self, settings: Value) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -114,12 +121,14 @@ impl Builder {
 
     /// Connects and goes through the protocol's greeting.
     pub(crate) fn start(self) -> Server {
-        let (capabilities, process_id) = (self.capabilities.clone(), self.process_id);
+        let params = json!({
+            "processId": self.process_id,
+            "capabilities": self.capabilities,
+            "initializationOptions": self.settings,
+        });
         let send_initialized = self.send_initialized;
         let mut server = self.connect();
-        server.initialize_result = server
-            .raw_request("initialize", json!({ "processId": process_id, "capabilities": capabilities }))
-            .expect("initialize succeeds");
+        server.initialize_result = server.raw_request("initialize", params).expect("initialize succeeds");
         if send_initialized {
             server.notify::<notification::Initialized>(InitializedParams {});
         }

@@ -14,12 +14,20 @@ function M.program()
   return type(cmd) == 'table' and cmd[1] or nil
 end
 
+--- What the server gets in its environment, so that the doctor sees the Python that the server sees.
+---@return table<string, string>
+local function environment()
+  local config = vim.lsp.config.warpsmith
+  return vim.tbl_extend('force', config and config.cmd_env or {}, { NO_COLOR = '1' })
+end
+
 --- Runs the program and waits.
 ---@param arguments string[]
 ---@param limit_ms integer
 ---@return { code: integer, stdout: string, stderr: string }
 local function run(arguments, limit_ms)
-  local started, process = pcall(vim.system, arguments, { text = true, timeout = limit_ms })
+  local options = { text = true, timeout = limit_ms, env = environment() }
+  local started, process = pcall(vim.system, arguments, options)
   if not started then
     return { code = -1, stdout = '', stderr = tostring(process) }
   end
@@ -104,23 +112,19 @@ function M.show()
   vim.cmd.split()
   vim.api.nvim_win_set_buf(0, buffer)
   vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, desc = 'Close' })
-  vim.system(
-    { program, 'doctor' },
-    { text = true, timeout = DOCTOR_LIMIT_MS, env = { NO_COLOR = '1' } },
-    function(ended)
-      vim.schedule(function()
-        if not vim.api.nvim_buf_is_valid(buffer) then
-          return
-        end
-        local text = vim.trim((ended.stdout or '') .. '\n' .. (ended.stderr or ''))
-        if text == '' then
-          text = ('warpsmith doctor said nothing (exit status %d)'):format(ended.code)
-        end
-        vim.api.nvim_buf_set_lines(buffer, 0, -1, false, vim.split(text, '\n'))
-        vim.bo[buffer].modifiable = false
-      end)
-    end
-  )
+  vim.system(arguments, { text = true, timeout = DOCTOR_LIMIT_MS, env = environment() }, function(ended)
+    vim.schedule(function()
+      if not vim.api.nvim_buf_is_valid(buffer) then
+        return
+      end
+      local text = vim.trim((ended.stdout or '') .. '\n' .. (ended.stderr or ''))
+      if text == '' then
+        text = ('warpsmith doctor said nothing (exit status %d)'):format(ended.code)
+      end
+      vim.api.nvim_buf_set_lines(buffer, 0, -1, false, vim.split(text, '\n'))
+      vim.bo[buffer].modifiable = false
+    end)
+  end)
 end
 
 return M

@@ -105,10 +105,8 @@ function M.command(arguments)
   local name = arguments[1]
   local run = subcommands[name]
   if not run then
-    say(
-      ('no subcommand %s; there are %s'):format(name, table.concat(M.complete('', 'Warpsmith '), ', ')),
-      vim.log.levels.ERROR
-    )
+    local wrong = name and ('no subcommand %s; there are '):format(name) or 'say what to do: '
+    say(wrong .. table.concat(M.complete('', 'Warpsmith '), ', '), vim.log.levels.ERROR)
     return
   end
   run(vim.list_slice(arguments, 2))

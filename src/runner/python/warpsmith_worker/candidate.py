@@ -26,7 +26,7 @@ from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
 from .loading import import_user_file
-from .returned import Output, flatten, hand_over
+from .returned import EarlierResults, Output, flatten, hand_over
 
 _PROGRESS_EVERY_S = 0.1
 
@@ -69,6 +69,7 @@ class Candidate:
         self.files: UserFiles | None = None
         self.entry: Callable[..., Any] | None = None
         self.last_progress = 0.0
+        self.earlier = EarlierResults()
         self.held: list[Any] = []
         """What a call returned that asked for it to be held."""
         self.mapped: tuple[str, dict[str, Any]] = ("", {})
@@ -100,6 +101,7 @@ class Candidate:
             limits.limit_address_space(request["address_space_bytes"])
             user_paths = interpreter.UserPaths(text_path=files.text_path, path=files.path, folders=folders)
             _ours(interpreter.install, user_paths)
+            interpreter.refuse_host_memory(self.shim.host.holds)
             _ours(name_device_alike)
             with self.shim.active(poisons=True):
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
@@ -120,10 +122,10 @@ class Candidate:
                 interpreter.Session,
                 max_programs=options["max_programs"],
                 compare_values=options["compare_values"],
-                sampling_seed=secrets.randbits(63),
+                sampling_seed=options.get("sampling_seed", 0),
                 on_progress=self._progress,
                 program_order=options.get("program_order", "forward"),
-                autotune=options.get("autotune", "first"),
+                autotune=options.get("autotune", "drawn"),
             )
             began = time.perf_counter()
             returned = self._call(session, case.arguments, options)
@@ -132,17 +134,25 @@ class Candidate:
             values_matter = options["compare_values"]
             if request.get("hold"):
                 self.held = flatten(returned)
-            described = case.hand_over(returned, session if values_matter else None)
+            described = case.hand_over(returned, session if values_matter else None, self.shim.host.holds)
+            self._mark_returned_before(returned, described)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
+
+    def _mark_returned_before(self, returned: Any, described: list[Message]) -> None:
+        """Say which values are the memory of an earlier result, and remember these."""
+        for value, description in zip(flatten(returned), described, strict=True):
+            if description["dtype"] is not None:
+                description["returned_before"] = self.earlier.holds(value)
+        self.earlier.remember([value for value in flatten(returned) if type(value) is torch.Tensor])
 
     def recopy(self, request: Message, descriptors: list[int]) -> Message:
         """Copy what was held into the outputs of a case once more: `Recopied`."""
         try:
             case = _CaseMemory({"inputs": [], "arguments": [], **request}, descriptors)
             described = [
-                hand_over(value, output, {}, None, copies=True)
+                hand_over(value, output, {}, None, self.shim.host.holds, copies=True)
                 for value, output in zip(self.held, case.outputs, strict=False)
             ]
         except BaseException as error:
@@ -262,12 +272,14 @@ class _CaseMemory:
             return None
         return memory.map_storage(next(self._descriptors), item["storage_bytes"])
 
-    def hand_over(self, returned: Any, session: Any) -> list[Message]:
+    def hand_over(
+        self, returned: Any, session: Any, is_in_host_memory: Callable[[torch.Tensor], bool]
+    ) -> list[Message]:
         """Copy and describe what was returned, each value with the output at its place."""
-        outputs = self.outputs
+        outputs = [*self.outputs, *[None] * len(flatten(returned))]
         return [
-            hand_over(value, outputs[at] if at < len(outputs) else None, self.inputs, session)
-            for at, value in enumerate(flatten(returned))
+            hand_over(value, output, self.inputs, session, is_in_host_memory)
+            for value, output in zip(flatten(returned), outputs, strict=False)
         ]
 
 

@@ -8,6 +8,9 @@ Element `i` of row `r` may be off by
 
 where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
 equal; so must floats when that is asked for and the reference is exact in its own dtype.
+
+Rows of fewer than 16 elements are measured together with their neighbours: so few values may all be close
+to zero by chance, and with them their root mean square and the reference's error.
 """
 
 import math
@@ -22,6 +25,8 @@ from .dtypes import ElementType
 
 # Elements compared at a time: 16 MiB for each float64 temporary.
 _TILE_ELEMENTS = 1 << 21
+# What a row must have to be measured on its own.
+_ROW_ELEMENTS = 16
 # Different values that a row must have to be measured on its own.
 _TELLING_VALUES = 16
 
@@ -226,11 +231,29 @@ class _Rows:
                 moved_by[row] = torch.maximum(moved_by[row], moved.amax(1))
         if self.perturbed:
             self.row_condition = moves.square().mean(0).sqrt()
+        group = self._groups_of_rows()
+        if group is not None:
+            squares = torch.zeros_like(squares).index_add_(0, group, squares)[group]
+            counts = torch.zeros_like(counts).index_add_(0, group, counts)[group]
+            for of_row in (self.row_error, self.row_condition):
+                largest = torch.zeros_like(counts).scatter_reduce_(0, group, of_row, "amax")
+                of_row.copy_(largest[group])
         self._pool_repetitive_rows(squares, counts)
         self.row_rms = (squares / counts.clamp(min=1)).sqrt()
         if row_count:
             self.reference_error = self.row_error.max().item()
             self.expected_rms = (squares.sum() / counts.sum().clamp(min=1)).sqrt().item()
+
+    def _groups_of_rows(self) -> torch.Tensor | None:
+        """For each row the number of its group; None when rows are long enough.
+
+        The last group takes what is left over.
+        """
+        row_count, length = self.expected.shape
+        if length == 0 or length >= _ROW_ELEMENTS or row_count < 2:
+            return None
+        size = -(-_ROW_ELEMENTS // length)
+        return (torch.arange(row_count) // size).clamp_(max=max(row_count // size - 1, 0))
 
     def _pool_repetitive_rows(self, squares: torch.Tensor, counts: torch.Tensor) -> None:
         """Measure rows of few different values together, in order, so that each group has enough of them.

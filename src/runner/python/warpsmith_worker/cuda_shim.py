@@ -4,6 +4,7 @@
 one device of compute capability 9.0. Code in the user's own files reads `cuda:0` from `x.device`: otherwise
 `assert x.device.type == "cuda"` would fail, and worse, `if x.device.type != "cuda": return torch_version(x)`
 would pass without the kernel. Everybody else (torch, Triton, our interpreter) reads the truth, `cpu`.
+Tensors that were made on the CPU (`torch.empty(n)` without a device) stay CPU tensors for user code.
 
 Installed once in a candidate's process, which serves one file and ends; nothing is ever undone.
 """
@@ -19,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from . import poison
+from .host_memory import HostMemory
 
 _CAPABILITY = (9, 0)
 # Filling more would cost seconds, and memory that the machine may not have.
@@ -33,6 +35,7 @@ class Shim:
     def __init__(self) -> None:
         self.is_users_file: Callable[[str], bool] = lambda _filename: False
         self.on_uninitialised: Callable[[torch.Tensor], None] = lambda _tensor: None
+        self.host = HostMemory()
         self._poisons = True
         self._other_pattern = False
         self._active = False
@@ -40,7 +43,7 @@ class Shim:
     def install(self) -> None:
         """Replace what says "cuda". Once a process."""
         _replace_tensor_methods(self)
-        _replace_torch_functions()
+        _replace_torch_functions(self)
         _replace_torch_cuda()
 
     @contextlib.contextmanager
@@ -69,7 +72,7 @@ class Shim:
         """`tensor.device` as the calling frame's caller should see it."""
         device = _true_device(tensor)
         if device.type == "cpu" and self.is_users_file(sys._getframe(2).f_code.co_filename):
-            return torch.device("cuda", 0)
+            return device if self.host.holds(tensor) else torch.device("cuda", 0)
         return device
 
 
@@ -100,16 +103,42 @@ class _CudaIsCpu(TorchFunctionMode):
         if func is torch.device:
             # Saying "cuda" is fine; only using it is not.
             return forward(func, args, kwargs)
+        to_host = self._asked_for(func, args, kwargs)
         if is_cuda_device(kwargs.get("device"), or_index=True):
             kwargs["device"] = "cpu"
         if kwargs.get("pin_memory"):
-            kwargs["pin_memory"] = False
+            # The GPU reaches pinned memory.
+            kwargs["pin_memory"], to_host = False, False
         if func is torch.Tensor.to and len(args) > 1 and is_cuda_device(args[1], or_index=True):
             args = (args[0], "cpu", *args[2:])
         result = forward(func, args, kwargs)
+        if func in _MOVES and to_host is not None:
+            return self.shim.host.moved(args[0], result, to_host)
+        self.shim.host.place(result, (*args, *kwargs.values()), to_host)
         if func in _UNINITIALISED or (func is torch.Tensor.new and _is_size(args[1:])):
             self.shim.uninitialised(result)
         return result
+
+    def _asked_for(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool | None:
+        """Whether a call names host memory (true) or the GPU (false) for its result; None: neither."""
+        if func is torch.Tensor.cpu:
+            return True
+        asked = [kwargs.get("device"), kwargs.get("other")]
+        if func in (torch.Tensor.to, torch.Tensor.type_as):
+            asked += args[1:2]
+        for value in asked:
+            if func in _MOVES and isinstance(value, torch.Tensor):
+                return self.shim.host.holds(value)
+            if is_cuda_device(value, or_index=value is kwargs.get("device") or func is torch.Tensor.to):
+                return False
+            if isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cpu":
+                return True
+        return None
+
+
+_MOVES = {torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.type_as}
 
 
 def is_cuda_device(device: Any, *, or_index: bool = False) -> bool:
@@ -131,26 +160,33 @@ def _is_size(args: tuple[Any, ...]) -> bool:
 def _replace_tensor_methods(shim: Shim) -> None:
     tensor = torch.Tensor
 
-    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = forward(_true_new, (cls, *args), kwargs)
-        if cls is torch.Tensor and _is_size(args):
+    # Its signature says nothing, like that of the original: TorchDynamo compares them when it is imported.
+    def new(*args: Any, **kwargs: Any) -> Any:
+        made = forward(_true_new, args, kwargs)
+        if args[0] is torch.Tensor and _is_size(args[1:]):
             shim.uninitialised(made)
         return made
 
     tensor.__new__ = staticmethod(new)
-    tensor.is_cuda = property(lambda self: True)
+
+    def on_gpu(self: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
+        return shim.host.moved(self, self, to_host=False)
+
+    tensor.is_cuda = property(lambda self: not shim.host.holds(self))
     # A frame of its own: `device_of` looks at the caller two frames up.
     tensor.device = property(lambda self: shim.device_of(self))  # noqa: PLW0108
-    tensor.cuda = lambda self, *args, **kwargs: self
-    tensor.pin_memory = lambda self, *args, **kwargs: self
-    tensor.get_device = lambda self: 0
+    tensor.cuda = on_gpu
+    # The GPU reaches pinned memory.
+    tensor.pin_memory = on_gpu
+    tensor.get_device = lambda self: -1 if shim.host.holds(self) else 0
     tensor.record_stream = lambda self, stream: None
 
 
-def _replace_torch_functions() -> None:
+def _replace_torch_functions(shim: Shim) -> None:
     set_default_device = torch.set_default_device
 
     def set_default_device_to_cpu(device: Any) -> None:
+        shim.host.is_default = not is_cuda_device(device, or_index=True)
         forward(set_default_device, ("cpu" if is_cuda_device(device, or_index=True) else device,), {})
 
     torch.set_default_device = set_default_device_to_cpu

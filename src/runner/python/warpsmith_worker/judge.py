@@ -8,7 +8,7 @@ import socket
 import sys
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,6 +20,8 @@ from .errors import describe
 from .reference import Reference, ReferenceFailed, check_shapes, coarsen
 
 _OTHER_SEED = 0x9E3779B97F4A7C15
+# Elements that must be compared before an impostor that fits them all says something of a tolerance.
+_TELLING_ELEMENTS = 16
 _PERTURBATION = 2.0**-23
 # In one draw, roundings may cancel by luck.
 _PERTURBATIONS = 6
@@ -89,9 +91,9 @@ class Case:
     outputs: list[SharedTensor]
     values_matter: bool
     truths: list[Truth] | None = None
+    nulls: dict[int | Literal["coarse"], list[torch.Tensor]] = field(default_factory=dict)
     first_outputs: list[torch.Tensor] | None = None
     """Bytes of the outputs when `repeat` was asked for the first time (uint8)."""
-    nulls: dict[str, list[torch.Tensor] | list[float | int]] = field(default_factory=dict)
 
     def tensors(self) -> list[SharedTensor]:
         return [item for item in self.inputs if isinstance(item, SharedTensor)]
@@ -378,28 +380,46 @@ def _as_kind(values: torch.Tensor, output: SharedTensor, dtype: torch.dtype) -> 
 
 
 def _null_candidates(case: Case, at: int, truth: Truth, tolerance: Tolerance) -> list[Message]:
-    element = case.outputs[at].element
-    impostors: dict[str, torch.Tensor | float | int] = {
-        "zeros": 0,
-        "mean": compare.mean_value(truth, element),
-    }
-    for name, arguments in (("other-seed", _other_arguments), ("coarse-inputs", _coarse_arguments)):
-        if name not in case.nulls:
-            changed = arguments(case)
-            case.nulls[name] = [] if changed is None else _expected(case, changed)
-        if case.nulls[name]:
-            impostors[name] = case.nulls[name][at]
+    element, elements = case.outputs[at].element, truth.expected.numel()
+    small = elements < _TELLING_ELEMENTS
+    impostors: dict[str, list[torch.Tensor | float | int]] = {"zeros": [0]}
+    if elements > 1:
+        # Of a single element the mean is the right answer.
+        impostors["mean"] = [compare.mean_value(truth, element)]
+    # One number may be close to another by chance; many are not.
+    draws = -(-_TELLING_ELEMENTS // max(elements, 1)) if small else 1
+    others = [_nulls(case, draw) for draw in range(draws)]
+    impostors["other-seed"] = [other[at] for other in others if other]
+    # Of few numbers the rounding to a narrow dtype hides more than the inputs' lost bits do.
+    if not small or element.itemsize >= torch.float32.itemsize:
+        coarse = _nulls(case, "coarse")
+        impostors["coarse-inputs"] = [coarse[at]] if coarse else []
     return [
-        {"name": name, "violations": compare.count_violations(impostor, truth, element, tolerance)}
-        for name, impostor in impostors.items()
+        {
+            "name": name,
+            "violations": sum(compare.count_violations(each, truth, element, tolerance) for each in all_of),
+        }
+        for name, all_of in impostors.items()
+        if all_of
     ]
 
 
-def _other_arguments(case: Case) -> list[Any] | None:
-    """Arguments drawn from another seed; None when nothing is drawn."""
+def _nulls(case: Case, inputs_of: int | Literal["coarse"]) -> list[torch.Tensor]:
+    """The float64 outputs on another draw of the inputs, by its number, or on coarse ones.
+
+    Empty when there are no such inputs.
+    """
+    if inputs_of not in case.nulls:
+        arguments = _coarse_arguments(case) if inputs_of == "coarse" else _other_arguments(case, inputs_of)
+        case.nulls[inputs_of] = [] if arguments is None else _expected(case, arguments)
+    return case.nulls[inputs_of]
+
+
+def _other_arguments(case: Case, draw: int) -> list[Any] | None:
+    """Arguments drawn from another seed, one for each `draw`; None when nothing is drawn."""
     if not case.tensors():
         return None
-    seed = (case.seed + _OTHER_SEED) % (1 << 64)
+    seed = (case.seed + (draw + 1) * _OTHER_SEED) % (1 << 64)
     drawn = []
     for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
         if isinstance(item, SharedTensor):

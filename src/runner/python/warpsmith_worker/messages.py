@@ -138,6 +138,7 @@ RETURNED = record(
         "shape": list_of(U64),
         "strides": list_of(I64),
         "aliases_input": optional(text),
+        "returned_before": boolean,
         "written_by_single_launch": boolean,
         "copied": boolean,
     },

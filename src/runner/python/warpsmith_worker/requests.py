@@ -11,6 +11,9 @@ from .cases import Case
 from .channel import Message
 from .runners import Job, Limits, Outcome, Runner, failed
 
+# Wall clock of a judge's step for which the server named none.
+_JUDGE_WALL_S = 120.0
+
 if TYPE_CHECKING:
     from .supervisor import Supervisor
 
@@ -23,7 +26,8 @@ class Requests:
     def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
         self.cases = supervisor.cases
-        self.definitions: dict[str, Message] = {}
+        self.definitions: dict[str, tuple[Message, float]] = {}
+        """What was defined, for the next judge, and how long it may take to compile it (seconds)."""
 
     def serve(self, request: Request) -> None:
         handlers: dict[str, Callable[[Request], None]] = {
@@ -53,12 +57,15 @@ class Requests:
 
     def _define(self, request: Request) -> None:
         name = request["definition"]
-        self.definitions[name] = _fields(request, "definition", "reference", "reference_f64")
-        self._ask_judge(request, self.definitions[name], None)
+        message = _fields(request, "definition", "reference", "reference_f64")
+        wall_s = float(request["wall_s"])
+        self.definitions[name] = (message, wall_s)
+        self._ask_judge(request, message, None, wall_s)
 
     def _prepare(self, request: Request) -> None:
-        case = self.cases.add(request["case"])
         message = _fields(request, "case", "definition", "seed", "inputs", "outputs")
+        wall_s = float(request["wall_s"])
+        case = self.cases.add(request["case"])
 
         def prepared(outcome: Outcome, descriptors: list[int]) -> None:
             self.cases.prepared(case, outcome, descriptors)
@@ -66,7 +73,7 @@ class Requests:
             self.supervisor.reply(request, {"done": {}} if "done" in outcome else outcome)
             case.settle()
 
-        self._judge_runner().submit(Job("prepare", message, prepared))
+        self._judge_runner().submit(Job("prepare", message, prepared, wall_s=wall_s))
 
     def _compare(self, request: Request) -> None:
         message = _fields(request, "case", "tolerances", "written_only", "null_candidates", "exact_if_agree")
@@ -91,33 +98,38 @@ class Requests:
         if case.busy:
             self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
         else:
-            self._ask_judge(request, message, case)
+            self._ask_judge(request, message, case, float(request.get("wall_s", _JUDGE_WALL_S)))
 
     def _release(self, request: Request) -> None:
         case = self.cases.remove(request["case"])
         if case is None or case.state == "lost":
             self.supervisor.reply(request, {"done": {}})
         else:
-            self._ask_judge(request, _fields(request, "case"), None)
+            # Frees memory and computes nothing.
+            self._ask_judge(request, _fields(request, "case"), None, None)
 
-    def _ask_judge(self, request: Request, message: Request, case: Case | None) -> None:
+    def _ask_judge(self, request: Request, message: Message, case: Case | None, wall_s: float | None) -> None:
         def answered(outcome: Outcome, _descriptors: list[int]) -> None:
             # Only `prepare` is answered with descriptors.
             if case is not None:
                 case.busy = False
+            if request["op"] == "define" and "done" not in outcome:
+                # What ended this judge would end the next one too.
+                self.definitions.pop(request["definition"], None)
             self.supervisor.reply(request, outcome)
 
         if case is not None:
             case.busy = True
-        self._judge_runner().submit(Job(request["op"], message, answered))
+        self._judge_runner().submit(Job(request["op"], message, answered, wall_s=wall_s))
 
     def _judge_runner(self) -> Runner:
         """The judge, started anew (with all definitions) when the last one ended."""
         if self.supervisor.judge is None:
             self.supervisor.judge = self.supervisor.spawn("judge")
-            for definition in self.definitions.values():
+            for message, wall_s in self.definitions.values():
                 # Whether it compiles was answered when it was given.
-                self.supervisor.judge.submit(Job("define", definition, lambda _outcome, _descriptors: None))
+                job = Job("define", message, lambda _outcome, _descriptors: None, wall_s=wall_s)
+                self.supervisor.judge.submit(job)
         return self.supervisor.judge
 
     # --- requests for candidates ---

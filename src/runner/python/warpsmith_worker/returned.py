@@ -1,5 +1,7 @@
 """What the entry returned: described, and copied to the judge's memory where dtype and shape agree."""
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +28,39 @@ def flatten(returned: Any) -> list[Any]:
     return [returned]
 
 
+class EarlierResults:
+    """Results of the latest calls, kept alive so that no new tensor can have their memory."""
+
+    _CALLS = 8
+    _LARGEST_BYTES = 16 << 20
+
+    def __init__(self) -> None:
+        self._calls: deque[list[torch.Tensor]] = deque(maxlen=self._CALLS)
+
+    def holds(self, value: torch.Tensor) -> bool:
+        """Whether the value's memory is that of an earlier result."""
+        begin, end = _extent(value)
+        extents = [_extent(tensor) for call in self._calls for tensor in call]
+        return any(begin < other_end and other_begin < end for other_begin, other_end in extents)
+
+    def remember(self, values: list[torch.Tensor]) -> None:
+        """The results of a call; large ones are let go."""
+        small = [value for value in values if value.layout == torch.strided]
+        self._calls.append([value for value in small if _bytes(value) <= self._LARGEST_BYTES])
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().nbytes()
+
+
 def hand_over(
-    value: Any, output: Output | None, inputs: dict[str, Any], session: Any, *, copies: bool = False
+    value: Any,
+    output: Output | None,
+    inputs: dict[str, Any],
+    session: Any,
+    is_in_host_memory: Callable[[torch.Tensor], bool],
+    *,
+    copies: bool = False,
 ) -> Message:
     """Copy one returned value and describe it: `ReturnedValue` of the protocol.
 
@@ -37,6 +70,8 @@ def hand_over(
         return {"type_name": type(value).__qualname__, "dtype": None}
     if value.layout != torch.strided or memory_device(value) != "cpu":
         return {"type_name": f"torch.Tensor ({value.layout}, {memory_device(value)})", "dtype": None}
+    if is_in_host_memory(value):
+        return {"type_name": "torch.Tensor on the CPU", "dtype": None}
     described = {
         "type_name": "torch.Tensor",
         "dtype": str(value.dtype).removeprefix("torch."),

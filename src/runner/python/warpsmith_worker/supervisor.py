@@ -338,8 +338,7 @@ class Supervisor:
             self.spare = None
         if runner is self.judge:
             self.judge = None
-            how = f"signal {signal_number}, status {status}: {runner.output.text()[-2048:]}"
-            outcome = outcome or failed("judge-died", f"the judge's process ended ({how})")
+            outcome = outcome or _end_of_judge(runner, signal_number, status)
             self.cases.lose_all(outcome)
         runner.ended(signal_number, status, outcome)
         self._start_sweep()
@@ -365,6 +364,15 @@ class Supervisor:
     def when_swept(self, action: Callable[[], None]) -> None:
         self.after_sweep.append(action)
         self._start_sweep()
+
+
+def _end_of_judge(runner: Runner, signal_number: int | None, status: int | None) -> Outcome:
+    if runner.stop_reason == "timeout" and runner.current is not None:
+        job = runner.current
+        message = f"our own step `{job.op}` did not end within {job.wall_s:g} s and was stopped"
+        return failed("judge-timeout", message)
+    how = f"signal {signal_number}, status {status}: {runner.output.text()[-2048:]}"
+    return failed("judge-died", f"the judge's process ended ({how})")
 
 
 def kill_descendants() -> None:

@@ -6,6 +6,7 @@ set; then one `Session` for each call of the user's entry.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .errors import InterpreterUnsupported, TritonCompileError
@@ -18,6 +19,7 @@ __all__ = [
     "TritonCompileError",
     "UserPaths",
     "install",
+    "refuse_host_memory",
     "register_uninitialised",
 ]
 
@@ -30,6 +32,12 @@ def install(user_paths: UserPaths) -> None:
     from . import runtime
 
     _runtime = runtime.install(user_paths)
+
+
+def refuse_host_memory(is_in_host_memory: Callable[[Any], bool]) -> None:
+    """A launch with a tensor of which this is true ends as on a GPU: its memory cannot be reached."""
+    if _runtime is not None:
+        _runtime.is_in_host_memory = is_in_host_memory
 
 
 def register_uninitialised(tensor: Any) -> None:

@@ -117,10 +117,15 @@ def resolved_grid(grid: Any, meta: dict[str, Any]) -> tuple[int, int, int]:
 class Arguments:
     """What the programs of one launch are called with, and the storages behind it."""
 
-    def __init__(self, find_uninitialised: Callable[[Any], UninitialisedStorage | None]) -> None:
+    def __init__(
+        self,
+        find_uninitialised: Callable[[Any], UninitialisedStorage | None],
+        is_in_host_memory: Callable[[Any], bool],
+    ) -> None:
         self.bases: list[Base] = []
         self.tensors: list[tuple[Any, Region]] = []
         self._find_uninitialised = find_uninitialised
+        self._is_in_host_memory = is_in_host_memory
         self._regions: dict[tuple[int, int], Region] = {}
 
     def convert(self, parameter: Parameter, value: Any) -> Any:
@@ -168,6 +173,11 @@ class Arguments:
 
     def _base(self, tensor: Any, name: str) -> Base:
         plain = stock._unwrap_tensor(tensor)
+        if self._is_in_host_memory(plain):
+            raise TritonCompileError(
+                f"the pointer argument `{name}` cannot be accessed from Triton: it is a CPU tensor; make it "
+                "with `device=` of the inputs"
+            )
         base = base_of(plain, name, self._regions, self._find_uninitialised)
         self.bases.append(base)
         self.tensors.append((plain, base.region))

@@ -24,11 +24,17 @@ class TritonCompileError(Exception):
     """Triton's front end, or its launcher, would reject the kernel on a GPU."""
 
     def __init__(
-        self, message: str, place: Place | None = None, called_from: list[Place] | None = None
+        self,
+        message: str,
+        place: Place | None = None,
+        called_from: list[Place] | None = None,
+        is_static_assertion: bool = False,
     ) -> None:
+        """``is_static_assertion``: a `tl.static_assert` failed; the autotuner goes on with the others."""
         super().__init__(message)
         self.place = place
         self.called_from = called_from or []
+        self.is_static_assertion = is_static_assertion
 
 
 class DeviceAssertFailed(RuntimeError):
@@ -37,6 +43,10 @@ class DeviceAssertFailed(RuntimeError):
 
 class FrontEndError(Exception):
     """A rule of Triton's front end that our own checks found broken; becomes `TritonCompileError`."""
+
+
+class StaticAssertionFailed(FrontEndError):
+    """The condition of a `tl.static_assert` is false."""
 
 
 class AmbiguousTruth(FrontEndError):

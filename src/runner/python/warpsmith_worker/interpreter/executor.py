@@ -19,6 +19,7 @@ from .errors import (
     FrontEndError,
     InterpreterUnsupported,
     Place,
+    StaticAssertionFailed,
     TritonCompileError,
 )
 from .overflow import Overflow
@@ -113,7 +114,9 @@ class _Launch:
         function = self._rewritten()
         record = self.record = self._new_record(sizes)
         self.session.launches.append(record)
-        converted = self._converted = Arguments(self.runtime.uninitialised_storage)
+        converted = self._converted = Arguments(
+            self.runtime.uninitialised_storage, self.runtime.is_in_host_memory
+        )
         values = {name: converted.convert(signature.parameters[name], value) for name, value in bound.items()}
         self.checker = MemoryChecker(
             converted.bases, self._report, self._report_overflow, self._other_tensors
@@ -243,7 +246,8 @@ class _Launch:
             return error
         if isinstance(error, FrontEndError) or self.runtime.is_front_end(error):
             text = str(error) or type(error).__name__
-            return TritonCompileError(text, place, called_from)
+            is_static_assertion = isinstance(error, StaticAssertionFailed)
+            return TritonCompileError(text, place, called_from, is_static_assertion)
         return InterpreterUnsupported(f"{type(error).__name__}: {error} ({_raised_at(error)})", place=place)
 
 

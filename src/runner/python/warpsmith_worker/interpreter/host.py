@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import tuning
 from .session import Session
 
 PLACEHOLDER_MS = 1.0
@@ -33,8 +34,7 @@ def install() -> None:
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(triton.testing, name):
             setattr(triton.testing, name, do_bench)
-    # All configurations answer the same, so the first one wins.
-    autotuner.Autotuner.do_bench = property(lambda _: _no_benchmark)
+    tuning.install(autotuner.Autotuner, PLACEHOLDER_MS)
     stock_run = autotuner.Autotuner.run
 
     def run(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -73,7 +73,7 @@ def _only_configuration(tuner: Any, session: Session, arguments: tuple[Any, ...]
     """
     tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
     several = len(tuner.configs) > 1
-    configs = list(tuner.prune_configs(named)) if several else list(tuner.configs)
+    configs = tuning.in_order(tuner, named) if several else list(tuner.configs)
     kernel = getattr(tuner.base_fn, "__name__", "kernel")
     session.autotuned.setdefault(kernel, [_described(config) for config in configs])
     if not isinstance(session.autotune, dict):
@@ -88,15 +88,6 @@ def _described(config: Any) -> str:
     if config.pre_hook is not None:
         words.append(f"pre_hook={getattr(config.pre_hook, '__name__', 'yes')}")
     return " ".join(words)
-
-
-def _no_benchmark(
-    kernel_call: Callable[[], Any], quantiles: Sequence[float] = (), **_options: Any
-) -> list[float]:
-    session = Session.current()
-    if session is not None and session.autotune == "trial":
-        kernel_call()
-    return [PLACEHOLDER_MS] * max(1, len(quantiles))
 
 
 class _Utilities:
@@ -145,7 +136,7 @@ def _driver() -> Any:
             return torch.device("cpu")
 
         def get_benchmarker(self) -> Any:
-            return _no_benchmark
+            return do_bench
 
         def map_python_to_cpp_type(self, ty: str) -> str:
             return ty

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import triton
 import triton.language as tl
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -18,7 +19,13 @@ from triton.runtime import interpreter as stock
 from . import executor, host, libdevice, reductions
 from .arguments import Signature
 from .builder import CheckedBuilder
-from .errors import FrontEndError, InterpreterUnsupported, Place, TritonCompileError
+from .errors import (
+    FrontEndError,
+    InterpreterUnsupported,
+    Place,
+    StaticAssertionFailed,
+    TritonCompileError,
+)
 from .overflow import Overflow
 from .places import Places, UserPaths
 from .semantics import Helpers
@@ -40,6 +47,7 @@ class Runtime:
         self.builder = CheckedBuilder()
         self.semantic = stock.interpreter_semantic
         self.launch: executor._Launch | None = None
+        self.is_in_host_memory: Callable[[Any], bool] = lambda _tensor: False
         self._signatures: dict[Any, Signature] = {}
         self._rewritten: dict[Any, FunctionType] = {}
         self._uninitialised: dict[int, tuple[StorageWeakRef, UninitialisedStorage]] = {}
@@ -164,6 +172,7 @@ def install(paths: UserPaths) -> Runtime:
     _patch_language()
     _patch_functions(runtime)
     _arm_overflow_checks(runtime)
+    _check_hints(runtime)
     libdevice.connect(runtime.semantic)
     host.install()
     return runtime
@@ -231,7 +240,7 @@ def _static_assert(cond: Any, msg: Any = "", **_ignored: Any) -> None:
         raise FrontEndError("the condition of `tl.static_assert` is not known at compile time")
     if not cond:
         text = str(msg.value if isinstance(msg, tl.constexpr) else msg)
-        raise FrontEndError(f"static assertion failed: {text}" if text else "static assertion failed")
+        raise StaticAssertionFailed(f"static assertion failed: {text}" if text else "static assertion failed")
 
 
 def _patch_functions(runtime: Runtime) -> None:
@@ -260,6 +269,35 @@ def _arm_overflow_checks(runtime: Runtime) -> None:
             builder.overflow_armed = True
 
     runtime.semantic.binary_op_sanitize_overflow_impl = watch
+
+
+def _check_hints(runtime: Runtime) -> None:
+    """`tl.multiple_of` is a promise: the compiler makes wide accesses of it, which fault when it is false."""
+    promise = tl.multiple_of
+
+    def multiple_of(input: Any, values: Any, **named: Any) -> Any:  # noqa: A002 - the name is Triton's
+        result = promise(input, values, **named)
+        factors = values if isinstance(values, (list, tuple)) else [values]
+        broken = _broken_multiple(input, [int(tl.core._unwrap_if_constexpr(factor)) for factor in factors])
+        if broken is not None:
+            value, factor = broken
+            sentence = f"`tl.multiple_of` promises a multiple of {factor}, but the value is {value}"
+            runtime.builder.record_finding("device-assert", f"{sentence}: the GPU may do anything")
+        return result
+
+    multiple_of.__triton_builtin__ = True  # type: ignore[attr-defined]
+    for module in (tl, tl.core):
+        module.multiple_of = multiple_of
+
+
+def _broken_multiple(x: Any, factors: list[int]) -> tuple[int, int] | None:
+    """A value that is not what was promised. Of consecutive values the promise is about the first one."""
+    if not isinstance(x, tl.tensor) or not x.dtype.is_int() or len(factors) != 1 or factors[0] < 1:
+        return None
+    values = x.handle.data.reshape(-1).astype(np.int64)
+    starts = np.concatenate([[True], np.diff(values) != 1])
+    bad = values[starts & (values % factors[0] != 0)]
+    return (int(bad[0]), factors[0]) if len(bad) else None
 
 
 def _in_random_module() -> bool:

@@ -104,6 +104,22 @@ class Helpers:
         """Stands where the compiler would refuse the code."""
         raise FrontEndError(message)
 
+    @staticmethod
+    def host_call(name: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """A call of a function that computes with Python numbers when the kernel is compiled."""
+        if any(isinstance(value, tl.tensor) for value in (*arguments, *named.values())):
+            raise FrontEndError(
+                f"`{name}` cannot be called with a value that is only known when the kernel runs"
+            )
+        return function(*arguments, **named)
+
+    @staticmethod
+    def comprehended(value: Any) -> Any:
+        """What a list comprehension goes through."""
+        if not isinstance(value, (tuple, list)):
+            raise FrontEndError("only tuples can be gone through in a comprehension")
+        return value
+
     # Conditions
 
     def truth(self, value: Any, forbidden: str | None, strict: bool) -> bool:
@@ -206,6 +222,10 @@ class Helpers:
     ) -> Any:
         if not any(isinstance(value, tl.tensor) for value in values):
             return of_numbers(*(v.value if isinstance(v, tl.constexpr) else v for v in values))
+        if len(values) == 1:
+            raise FrontEndError(
+                "`min` and `max` of Python need at least two values; use `tl.min` or `tl.max`"
+            )
         result = values[0]
         for value in values[1:]:
             result = of_tensors(result, value)

@@ -56,7 +56,7 @@ class Session:
         sampling_seed: int,
         on_progress: Callable[[int, int], None],
         program_order: str = "forward",
-        autotune: Any = "first",
+        autotune: Any = "drawn",
     ) -> None:
         """``on_progress(done, total)`` counts programs of the running launch.
 
@@ -127,6 +127,16 @@ class Session:
                 "occurrences": 1,
             }
 
+    def mark(self) -> tuple[int, frozenset[tuple[Any, ...]]]:
+        """What was recorded up to now, for `forget_since`."""
+        return len(self.launches), frozenset(self._findings)
+
+    def forget_since(self, mark: tuple[int, frozenset[tuple[Any, ...]]]) -> None:
+        """Drops launches and findings that came after the mark."""
+        launches, known = mark
+        del self.launches[launches:]
+        self._findings = {key: finding for key, finding in self._findings.items() if key in known}
+
     def add_compile_error(self, error: TritonCompileError, kernel: str | None) -> None:
         """Records an error that ends the launch, in case the user's code swallows the exception."""
         if error.place is not None:
@@ -139,7 +149,9 @@ class Session:
 
     def remember_stores(self, tensors: list[tuple[Any, Region]]) -> None:
         """Keeps what a launch stored, while it is the only launch."""
-        if len(self.launches) > 1:
+        # Programs that hand each other work leave what the programs that were not run would have changed.
+        hand_over = any(region.atomic is not None for _, region in tensors)
+        if len(self.launches) > 1 or hand_over:
             self._stored.clear()
             return
         for tensor, region in tensors:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 
 from .errors import FrontEndError
@@ -169,6 +170,17 @@ def is_allowed_global(value: Any) -> bool:
         or (isinstance(module, str) and module.startswith(("triton.language", "triton.experimental")))
         or (isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"))
     )
+
+
+def is_host_function(value: Any) -> bool:
+    """Whether the compiler can call this with constants only: `float`, `math`, NumPy, `triton.cdiv`."""
+    if any(value is conversion for conversion in (float, int, bool, complex)):
+        return True
+    module = getattr(value, "__module__", None) or ""
+    if isinstance(value, np.ufunc) or type(value).__name__ == "ConstexprFunction":
+        return True
+    is_helper_of_triton = isinstance(value, FunctionType) and module == "triton"
+    return callable(value) and (module in ("math", "numpy") or is_helper_of_triton)
 
 
 def _non_constexpr_globals_allowed() -> bool:
@@ -368,7 +380,36 @@ class _Rewriter(ast.NodeTransformer):
             return self._call(node, "negation", [operand])
         return ast.copy_location(ast.UnaryOp(op=node.op, operand=operand), node)
 
+    def visit_Call(self, node: ast.Call) -> Any:
+        known, function = self._resolved(node.func)
+        if not (self.strict and known and is_host_function(function)):
+            return self.generic_visit(node)
+        arguments = [self.visit(argument) for argument in (node.func, *node.args)]
+        keywords = [self.visit(keyword) for keyword in node.keywords]
+        return self._call(node, "host_call", [ast.Constant(ast.unparse(node.func)), *arguments], keywords)
+
+    def _resolved(self, node: ast.expr) -> tuple[bool, Any]:
+        """Whether a name, or attributes of a module, are known before the kernel runs, and the value."""
+        if isinstance(node, ast.Name):
+            if self.scope.is_builtin(node.id):
+                return True, getattr(builtins, node.id)
+            return self.scope.value(node.id)
+        if isinstance(node, ast.Attribute):
+            known, owner = self._resolved(node.value)
+            if known and isinstance(owner, ModuleType):
+                return hasattr(owner, node.attr), getattr(owner, node.attr, None)
+        return False, None
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        self.generic_visit(node)
+        if self.strict:
+            for part in node.generators:
+                part.iter = self._call(node, "comprehended", [part.iter])
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> Any:
+        if self.strict and any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            return self._call(node, "reject", [ast.Constant("`in` is not supported in a kernel")])
         if len(node.ops) == 1:
             return self.generic_visit(node)
         if self.strict and not _compiler_has_chains():

@@ -1,0 +1,209 @@
+"""Attention without its matrix of scores: softmax(Q @ K.T * sm_scale) @ V for each head.
+
+Algorithm: a program owns a tile of queries and walks over tiles of keys and values with a running maximum,
+a running sum and an accumulator, both rescaled when the maximum grows (online softmax, as in
+FlashAttention). Scores are kept in base 2, so that the exponential is one instruction and the scale costs
+nothing. With a causal mask, tiles of keys behind the queries need no mask, the ones on the diagonal are
+masked, and those ahead are never read; programs start with the last queries, which have the most to do.
+Probabilities are rounded to the dtype of V for the second product; everything else is float32.
+
+Must move: 4 * batch * heads * seq * head_dim * itemsize bytes (keys and values are read again by each tile
+of queries, from L2), and compute 4 * batch * heads * seq**2 * head_dim flops, half of it when causal. The
+tensor cores are the limit, then the exponentials. float32 is multiplied as IEEE float32, not TF32.
+
+Why this shape: the scores, seq**2 for each head, never leave the chip. One kernel for any strides, lengths
+and head sizes up to 256; sequence and head are independent programs. 64-bit offsets.
+
+Measured share of the limit: not measured yet on a GPU.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "flash_attention"
+
+_LONGEST_HEAD = 256
+
+
+@triton.jit
+def _step(
+    q,
+    k_tile,
+    v_tile,
+    start,
+    row,
+    key,
+    inside_head,
+    positions,
+    scale_log2,
+    largest,
+    total,
+    output,
+    k_position_stride,
+    v_position_stride,
+    CAUSAL_MASK: tl.constexpr,
+):
+    """Adds one tile of keys and values to the running softmax of a tile of queries."""
+    position = start + key
+    inside = position < positions
+    k = tl.load(k_tile + position[None, :] * k_position_stride, mask=inside_head[:, None] & inside, other=0.0)
+    scores = tl.dot(q, k, input_precision="ieee") * scale_log2
+    allowed = inside[None, :]
+    if CAUSAL_MASK:
+        allowed = allowed & (position[None, :] <= row[:, None])
+    scores = tl.where(allowed, scores, float("-inf"))
+    grown = tl.maximum(largest, tl.max(scores, axis=1))
+    # Queries that have seen nothing but -inf must not become NaN here: inf - inf.
+    shift = tl.where(grown == float("-inf"), 0.0, grown)
+    weights = tl.exp2(scores - shift[:, None])
+    fading = tl.exp2(largest - shift)
+    total = total * fading + tl.sum(weights, axis=1)
+    v = tl.load(
+        v_tile + position[:, None] * v_position_stride, mask=inside[:, None] & inside_head[None, :], other=0.0
+    )
+    output = tl.dot(weights.to(v.dtype), v, output * fading[:, None], input_precision="ieee")
+    return grown, total, output
+
+
+@triton.jit
+def _attention_tile(
+    Q,
+    K,
+    V,
+    y,
+    heads,
+    positions,
+    head_dim,
+    scale_log2,
+    q_batch_stride,
+    q_head_stride,
+    q_position_stride,
+    q_element_stride,
+    k_batch_stride,
+    k_head_stride,
+    k_position_stride,
+    k_element_stride,
+    v_batch_stride,
+    v_head_stride,
+    v_position_stride,
+    v_element_stride,
+    CAUSAL: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    ELEMENTS: tl.constexpr,
+):
+    program = tl.program_id(0).to(tl.int64)
+    tiles = tl.cdiv(positions, QUERIES)
+    first = (tiles - 1 - program % tiles) * QUERIES
+    head = program // tiles % heads
+    batch = program // tiles // heads
+
+    row = first + tl.arange(0, QUERIES)
+    key = tl.arange(0, KEYS).to(tl.int64)
+    element = tl.arange(0, ELEMENTS).to(tl.int64)
+    inside_head = element < head_dim
+    inside_tile = (row[:, None] < positions) & inside_head[None, :]
+    q_base = Q + batch * q_batch_stride + head * q_head_stride
+    q_tile = q_base + row[:, None] * q_position_stride + element[None, :] * q_element_stride
+    k_tile = K + batch * k_batch_stride + head * k_head_stride + element[:, None] * k_element_stride
+    v_tile = V + batch * v_batch_stride + head * v_head_stride + element[None, :] * v_element_stride
+
+    q = tl.load(q_tile, mask=inside_tile, other=0.0)
+    largest = tl.full((QUERIES,), float("-inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    output = tl.zeros((QUERIES, ELEMENTS), tl.float32)
+    # Keys before the diagonal tiles are seen by all queries of this tile.
+    diagonal = first // KEYS * KEYS if CAUSAL else positions
+    for start in range(0, diagonal, KEYS):
+        largest, total, output = _step(
+            q,
+            k_tile,
+            v_tile,
+            start,
+            row,
+            key,
+            inside_head,
+            positions,
+            scale_log2,
+            largest,
+            total,
+            output,
+            k_position_stride,
+            v_position_stride,
+            CAUSAL_MASK=False,
+        )
+    if CAUSAL:
+        for start in range(diagonal, tl.minimum(first + QUERIES, positions), KEYS):
+            largest, total, output = _step(
+                q,
+                k_tile,
+                v_tile,
+                start,
+                row,
+                key,
+                inside_head,
+                positions,
+                scale_log2,
+                largest,
+                total,
+                output,
+                k_position_stride,
+                v_position_stride,
+                CAUSAL_MASK=True,
+            )
+
+    result = output / total[:, None]
+    where = y + ((batch * heads + head) * positions + row[:, None]) * head_dim + element[None, :]
+    tl.store(where, result.to(y.dtype.element_ty), mask=inside_tile)
+
+
+def _tiles(elements: int, wide: bool) -> tuple[int, int, int]:
+    """Queries and keys of a tile, and warps, for a head of so many elements."""
+    if wide:
+        return (64, 32, 4) if elements <= 64 else (32, 16, 4)
+    if elements <= 128:
+        return 128, 64, 4 if elements <= 64 else 8
+    return 64, 64, 8
+
+
+def kernel_fn(
+    Q: torch.Tensor,
+    K: torch.Tensor,
+    V: torch.Tensor,
+    causal: bool = True,
+    sm_scale: float | None = None,
+) -> torch.Tensor:
+    """Attention of Q, K, V[batch, heads, seq, head_dim], head_dim up to 256; any strides, one dtype (float32,
+    float16 or bfloat16). The scale of the scores is head_dim ** -0.5 unless given."""
+    batch, heads, positions, head_dim = Q.shape
+    if head_dim > _LONGEST_HEAD:
+        raise ValueError(f"a head has {head_dim} elements; at most {_LONGEST_HEAD} fit")
+    y = torch.empty(Q.shape, dtype=Q.dtype, device=Q.device)
+    if y.numel() == 0:
+        return y
+    scale = head_dim**-0.5 if sm_scale is None else sm_scale
+    elements = max(16, triton.next_power_of_2(head_dim))
+    queries, keys, num_warps = _tiles(elements, Q.dtype == torch.float32)
+    _attention_tile[(batch * heads * triton.cdiv(positions, queries),)](
+        Q,
+        K,
+        V,
+        y,
+        heads,
+        positions,
+        head_dim,
+        scale * math.log2(math.e),
+        *Q.stride(),
+        *K.stride(),
+        *V.stride(),
+        CAUSAL=causal,
+        QUERIES=queries,
+        KEYS=keys,
+        ELEMENTS=elements,
+        num_warps=num_warps,
+        num_stages=2,
+    )
+    return y

@@ -1,0 +1,109 @@
+"""Rotary position embedding on neighbouring pairs: (a, b) -> (a cos - b sin, a sin + b cos).
+
+Algorithm: a program owns a tile of positions of one sequence and turns it for a group of heads, so that
+cosines and sines are loaded and widened once for all of them. The two elements of a pair are loaded and
+stored as one: neighbouring lanes move neighbouring addresses, and the pairs are taken apart in registers.
+All arithmetic is float32 whatever the dtype; the result is rounded once.
+
+Must move: 2 * elements * itemsize bytes, and cosines and sines once for each group of heads. 3 flops an
+element, so memory bandwidth is the only limit that matters.
+
+Why this shape: reading even and odd elements on their own would ask for every sector twice. Any strides of
+x, which is often a slice of a fused projection, and 64-bit offsets.
+
+Measured share of the limit: not measured yet on a GPU.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "rotary_embedding"
+
+_HEADS_A_PROGRAM = 4
+_PAIRS_A_TILE = 1_024
+_WIDEST_TILE = 256
+
+
+@triton.jit
+def _rotate(
+    x,
+    cos,
+    sin,
+    y,
+    heads,
+    positions,
+    pairs,
+    head_groups,
+    position_tiles,
+    pair_tiles,
+    batch_stride,
+    head_stride,
+    position_stride,
+    element_stride,
+    cos_position_stride,
+    cos_pair_stride,
+    sin_position_stride,
+    sin_pair_stride,
+    HEADS: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    program = tl.program_id(0).to(tl.int64)
+    pair = program % pair_tiles * PAIRS + tl.arange(0, PAIRS)[None, :]
+    program = program // pair_tiles
+    position = program % position_tiles * POSITIONS + tl.arange(0, POSITIONS)[:, None]
+    program = program // position_tiles
+    first_head = program % head_groups * HEADS
+    batch = program // head_groups
+
+    inside = (position < positions) & (pair < pairs)
+    c = tl.load(cos + position * cos_position_stride + pair * cos_pair_stride, mask=inside, other=0.0)
+    s = tl.load(sin + position * sin_position_stride + pair * sin_pair_stride, mask=inside, other=0.0)
+    c, s = c.to(tl.float32), s.to(tl.float32)
+
+    element = 2 * pair[:, :, None] + tl.arange(0, 2)[None, None, :]
+    inside_pairs = inside[:, :, None] & (element >= 0)
+    x_tile = x + batch * batch_stride + position[:, :, None] * position_stride + element * element_stride
+    y_tile = y + (batch * heads * positions + position[:, :, None]) * (2 * pairs) + element
+    for head in range(first_head, tl.minimum(first_head + HEADS, heads)):
+        values = tl.load(x_tile + head * head_stride, mask=inside_pairs, other=0.0).to(tl.float32)
+        even, odd = tl.split(values)
+        turned = tl.join(even * c - odd * s, even * s + odd * c)
+        where = y_tile + head * positions * (2 * pairs)
+        tl.store(where, turned.to(y.dtype.element_ty), mask=inside_pairs)
+
+
+def kernel_fn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """x[batch, heads, positions, 2 * pairs] turned by the angles of cos, sin[positions, pairs]; any strides,
+    float32, float16 or bfloat16."""
+    batch, heads, positions, head_dim = x.shape
+    pairs = head_dim // 2
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    tile_pairs = min(_WIDEST_TILE, triton.next_power_of_2(pairs))
+    tile_positions = min(_PAIRS_A_TILE // tile_pairs, triton.next_power_of_2(positions))
+    head_groups = triton.cdiv(heads, _HEADS_A_PROGRAM)
+    position_tiles = triton.cdiv(positions, tile_positions)
+    pair_tiles = triton.cdiv(pairs, tile_pairs)
+    _rotate[(batch * head_groups * position_tiles * pair_tiles,)](
+        x,
+        cos,
+        sin,
+        y,
+        heads,
+        positions,
+        pairs,
+        head_groups,
+        position_tiles,
+        pair_tiles,
+        *x.stride(),
+        *cos.stride(),
+        *sin.stride(),
+        HEADS=_HEADS_A_PROGRAM,
+        POSITIONS=tile_positions,
+        PAIRS=tile_pairs,
+        num_warps=4,
+    )
+    return y
