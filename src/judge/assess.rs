@@ -256,7 +256,7 @@ fn output_shape_findings(
         }
         if got.returned_before {
             findings.push(finding(
-                Code::AliasesInput,
+                Code::OutputReused,
                 format!(
                     "`{name}` is the memory that an earlier call returned, whose result is overwritten now; \
                      the Definition asks for a new tensor"

@@ -162,7 +162,7 @@ fn the_form_of_the_answer_decides() {
     assert_eq!(codes(&output(json!({"dtype": "float16"}))), [Code::WrongDtype]);
     assert_eq!(codes(&output(json!({"shape": [8, 4]}))), [Code::WrongShape]);
     assert_eq!(codes(&output(json!({"type_name": "LazyTensor", "dtype": null}))), [Code::WrongOutputs]);
-    assert_eq!(codes(&output(json!({"returned_before": true}))), [Code::AliasesInput]);
+    assert_eq!(codes(&output(json!({"returned_before": true}))), [Code::OutputReused]);
     assert_eq!(codes(&output(json!({"aliases_input": "x"}))), [Code::AliasesInput]);
     let two = judge(Ended::Ran { ran: ran(json!({"outputs": []})), compared: None });
     assert_eq!(codes(&two), [Code::WrongOutputs]);

@@ -1,4 +1,4 @@
-//! Bugs that one stage alone can find: smoke and sweep pass, the stage does not. In each file stands
+//! Bugs that the later stages find. Most are seen by one stage alone: smoke and sweep pass, the stage does not. In each file stands
 //! `# STAGE: stage code words` (the words stand in the message), and above the faulty line `# RIGHT: …`, the line
 //! that mends it; the mended twin passes.
 
@@ -55,20 +55,40 @@ fn check_stage_bug(name: &str, dtype: &str) {
     assert_eq!((right.verdict(), right.codes()), ("passed", Vec::new()), "{}", right.describe());
 }
 
+/// What any stage may meet first, because every tuning and every shape that comes again can show it.
+fn check_early_bug(name: &str, dtype: &str) {
+    let Some(python) = python_or_skip(name) else { return };
+    let text = fs::read_to_string(bug_file(name)).expect("a file of this repository");
+    let marker = text.lines().find_map(|line| line.strip_prefix("# STAGE: ")).expect("a marker in the file");
+    let code = marker.split(' ').nth(1).expect("a code");
+    let sandbox = Sandbox::new(python);
+    let options = ["--stage", "smoke,determinism", "--dtype", dtype];
+    let found = sandbox.check(&bug_file(name), &options);
+    assert_eq!((found.verdict(), found.exit), ("wrong", Some(1)), "{}", found.describe());
+    assert!(found.codes().iter().any(|found| found == code), "no {code}: {}", found.describe());
+    let right = sandbox.check(&sandbox.write("twin.py", &mended(&text)), &options);
+    assert_eq!((right.verdict(), right.codes()), ("passed", Vec::new()), "{}", right.describe());
+}
+
 macro_rules! planted {
-    ($($test:ident: $file:literal;)*) => {
+    ($check:ident: $($test:ident: $file:literal;)*) => {
         $(#[test]
         fn $test() {
-            check_stage_bug($file, "f32");
+            $check($file, "f32");
         })*
     };
 }
 
 planted! {
+    check_stage_bug:
     stability_exponential_of_large_values: "stage_naive_exp.py";
     edge_indexing_as_if_contiguous: "stage_flat_indexing.py";
-    determinism_static_output_buffer: "stage_static_buffer.py";
     determinism_result_kept_by_address: "stage_memo.py";
+}
+
+planted! {
+    check_early_bug:
+    determinism_static_output_buffer: "stage_static_buffer.py";
     determinism_configuration_that_leaves_elements: "stage_tuned_half.py";
     determinism_configuration_without_mask: "stage_tuned_bounds.py";
     determinism_tuning_in_place: "stage_tuned_in_place.py";
