@@ -68,7 +68,11 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
         Ended::Ran { ran, compared } => assess_run(circumstances, ran, compared, &mut record),
         Ended::Raised(raised) => {
             record.findings = worker_findings(&raised.findings, circumstances.case.coverage);
-            record.findings.push(raised_finding(&raised));
+            let mut told = raised_finding(&raised);
+            if is_refused(circumstances.case, &raised) {
+                told.code = Code::Refused;
+            }
+            record.findings.push(told);
             record.launches = raised.launches;
         }
         Ended::Died(died) => record.findings.push(died_finding(&died, circumstances.wall_s)),
@@ -145,6 +149,9 @@ pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
     let worst =
         record.findings.iter().map(|finding| finding.code).filter(|code| code.verdict() != Verdict::Passed);
     let only = |allowed: &[Code]| worst.clone().all(|code| allowed.contains(&code));
+    if only(&[Code::Refused]) {
+        return Some("the entry says that it does not take an axis of this length");
+    }
     match record.case.coverage {
         Coverage::Sampled if only(&[Code::NotComparable]) => Some(
             "only some of its programs can be run here, and its outputs are not made by one launch alone",
@@ -157,6 +164,18 @@ pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// The longest row that kernels with one block a row commonly take; they say so for a longer one.
+const ONE_BLOCK_LENGTH: u64 = 65_536;
+
+/// Whether the user's code declined a very long axis before it launched anything. That is a limit of the
+/// kernel and stated, so it is no error; on any other shape an exception is one.
+fn is_refused(case: &Case, raised: &Raised) -> bool {
+    const DELIBERATE: [&str; 4] = ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
+    let is_extreme = case.axes.values().any(|&length| length > ONE_BLOCK_LENGTH);
+    let is_deliberate = raised.code == "raised" && DELIBERATE.contains(&raised.exception.as_str());
+    is_extreme && is_deliberate && raised.launches.is_empty() && raised.place.is_some()
 }
 
 /// Causes before consequences: a store past the end of a row is also a race with the next row's program,
@@ -243,7 +262,7 @@ fn output_shape_findings(
         }
         if got.returned_before {
             findings.push(finding(
-                Code::AliasesInput,
+                Code::OutputReused,
                 format!(
                     "`{name}` is the memory that an earlier call returned, whose result is overwritten now; \
                      the Definition asks for a new tensor"

@@ -162,7 +162,7 @@ fn the_form_of_the_answer_decides() {
     assert_eq!(codes(&output(json!({"dtype": "float16"}))), [Code::WrongDtype]);
     assert_eq!(codes(&output(json!({"shape": [8, 4]}))), [Code::WrongShape]);
     assert_eq!(codes(&output(json!({"type_name": "LazyTensor", "dtype": null}))), [Code::WrongOutputs]);
-    assert_eq!(codes(&output(json!({"returned_before": true}))), [Code::AliasesInput]);
+    assert_eq!(codes(&output(json!({"returned_before": true}))), [Code::OutputReused]);
     assert_eq!(codes(&output(json!({"aliases_input": "x"}))), [Code::AliasesInput]);
     let two = judge(Ended::Ran { ran: ran(json!({"outputs": []})), compared: None });
     assert_eq!(codes(&two), [Code::WrongOutputs]);
@@ -409,4 +409,24 @@ fn values_that_the_reference_does_not_define_are_not_judged() {
     assert_eq!(judge_on(&stability, &[out()], defined).verdict, Verdict::Wrong);
     let unwritten = ended(json!({}), json!({"undefined": 2, "unwritten": 1}));
     assert_eq!(codes(&judge_on(&stability, &[out()], unwritten)), [Code::Unwritten]);
+}
+
+/// Kernels with one block a row say that they take no longer one; that is no error. Any other exception is.
+#[test]
+fn a_stated_limit_on_a_very_long_axis_is_not_wrong() {
+    let raises = |exception: &str, launches: Value| {
+        let raised = json!({"exception": exception, "message": "n > 65536", "code": "raised", "missing": null,
+            "place": {"file": "/k.py", "line": 9}, "column": null, "launches": launches});
+        Ended::Raised(serde_json::from_value(raised).unwrap())
+    };
+    let launch = json!([{"kernel": "k", "file": "/k.py", "line": 3, "grid": [1, 1, 1], "programs": 1, "programs_run": 1}]);
+    let mut long = case(Coverage::Full);
+    long.axes.insert("N".to_owned(), 65_537);
+    let record = judge_on(&long, &[out()], raises("RuntimeError", json!([])));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::Refused]));
+    assert!(beyond_a_sample(&record).is_some());
+    for ended in [raises("ZeroDivisionError", json!([])), raises("RuntimeError", launch)] {
+        assert_eq!(judge_on(&long, &[out()], ended).verdict, Verdict::Wrong);
+    }
+    assert_eq!(judge(raises("RuntimeError", json!([]))).verdict, Verdict::Wrong);
 }

@@ -45,7 +45,7 @@ const ACCUMULATE_EPSILON: f64 = f32::EPSILON as f64;
 const REFERENCE_FACTOR: f64 = 2.0;
 const ACCUMULATE_FACTOR: f64 = 2.0;
 const INTERMEDIATE_FACTOR: f64 = 2.0;
-/// One draw of random roundings stands for a distribution, and a kernel rounds more than once.
+/// A few draws of random roundings stand for a distribution, and a kernel rounds more than once.
 const CONDITION_FACTOR: f64 = 8.0;
 /// A TF32 product rounds both factors to 10 explicit bits (u = 2⁻¹¹ each). The standard deviation of
 /// the sum's relative error is about 2⁻¹¹; eight of them cover the largest of many elements.

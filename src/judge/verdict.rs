@@ -100,6 +100,8 @@ pub enum Code {
     NotComparable,
     /// The entry returned something without launching a Triton kernel: there was nothing to judge.
     NotLaunched,
+    /// The entry declines a very long axis before it launches anything.
+    Refused,
     /// The kernel that was asked for is not in the file, or was not launched.
     OtherKernel,
     Cancelled,
@@ -115,7 +117,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -158,6 +160,7 @@ impl Code {
         Self::ReferenceFailed,
         Self::NotComparable,
         Self::NotLaunched,
+        Self::Refused,
         Self::OtherKernel,
         Self::Cancelled,
         Self::BenignRace,
@@ -177,7 +180,7 @@ impl Code {
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
             | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
             | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | ReferenceFailed
-            | NotComparable | NotLaunched | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            | NotComparable | NotLaunched | Refused | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }

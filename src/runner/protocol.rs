@@ -472,7 +472,7 @@ pub struct ForeignTruth {
 /// `judge/tolerance.rs` for where the factors come from:
 ///
 /// `reference_factor · max_r |reference_in_dtype − reference_in_f64| + max(absolute_ulp · |expected_i|, smallest subnormal)
-/// + row_rms_factor · rms_r(expected) + condition_factor · max_r |reference of perturbed inputs − reference_in_f64|`
+/// + row_rms_factor · rms_r(expected) + condition_factor · rms over draws of max_r |reference of perturbed inputs − reference_in_f64|`
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ToleranceSpec {
     pub reference_factor: f64,

@@ -124,7 +124,7 @@ pub fn run_observed(
     let mut output = Output::new(limits.output_bytes);
     let end = group.supervise(&events, started + limits.wall, &mut output, observe);
     group.kill(Signal::KILL);
-    output.drain(&events);
+    output.drain(&events, observe);
     let status = group.reap()?;
     let end = end.unwrap_or_else(|| natural_end(status));
     let Output { stdout, stderr, truncated, .. } = output;
@@ -309,12 +309,13 @@ impl Output {
         }
     }
 
-    /// What is still in the pipes after the end.
-    fn drain(&mut self, events: &Receiver<Event>) {
+    /// What is still in the pipes after the end. The end and the last lines come from different threads, so
+    /// these lines are observed like all others.
+    fn drain(&mut self, events: &Receiver<Event>, observe: &mut dyn FnMut(Observed<'_>) -> Flow) {
         let until = Instant::now() + DRAIN;
         while self.open > 0 {
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(event) => self.take(event, &mut |_| Flow::Continue),
+                Ok(event) => self.take(event, observe),
                 Err(_) => return,
             };
         }
@@ -381,6 +382,23 @@ mod tests {
         assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
         assert!(!finished.truncated);
         assert_eq!(finished.failure(), "exit code 3: err");
+    }
+
+    /// However late the reading threads are.
+    #[test]
+    fn every_line_is_observed() {
+        for _ in 0..50 {
+            let mut lines = Vec::new();
+            run_observed(shell("echo first >&2; echo last"), Limits::seconds(20), &mut |observed| {
+                if let Observed::Line(line) = observed {
+                    lines.push(line.to_owned());
+                }
+                Flow::Continue
+            })
+            .unwrap();
+            lines.sort();
+            assert_eq!(lines, ["first", "last"]);
+        }
     }
 
     #[test]

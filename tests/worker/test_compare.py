@@ -32,6 +32,11 @@ def floats(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32)
 
 
+def distinct(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of many values a hair apart: such rows are measured alone."""
+    return rows.double() * (1 + 1e-6 * torch.arange(rows.shape[1]))
+
+
 class Tolerances(unittest.TestCase):
     def test_equal_is_no_violation(self) -> None:
         x = torch.randn(5, 33)
@@ -41,8 +46,7 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["worst"]["expected"], found["worst"]["got"])
 
     def test_each_term_of_the_sum(self) -> None:
-        # Repeated, so that rows are long enough to be measured alone.
-        expected = torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]], dtype=torch.float64).repeat(1, 6)
+        expected = distinct(torch.tensor([[1.0, 2.0, 2.0], [100.0, 0.0, 0.0]]).repeat(1, 40))
         reference = expected.clone()
         reference[0, 1] += 0.5
         rms = [math.sqrt(3.0), math.sqrt(10000 / 3)]
@@ -51,16 +55,20 @@ class Tolerances(unittest.TestCase):
             (Tolerance(0, 0.25, 0, 0), [[0.25, 0.5, 0.5], [25.0, 0.0, 0.0]]),
             (Tolerance(0, 0, 0.1, 0), [[0.1 * rms[0]] * 3, [0.1 * rms[1]] * 3]),
         ):
-            limits = torch.tensor(allowed, dtype=torch.float64).repeat(1, 6)
+            limits = torch.tensor(allowed, dtype=torch.float64).repeat(1, 40)
             inside, outside = expected + 0.99 * limits, expected + 1.01 * limits + 1e-3
             found = measure(inside.float(), expected, tolerance, reference.float())
             self.assertEqual(found["violations"], 0, (tolerance, found))
             found = measure(outside.float(), expected, tolerance, reference.float())
-            self.assertEqual(found["violations"], 36, (tolerance, found))
+            self.assertEqual(found["violations"], 240, (tolerance, found))
 
     def test_the_terms_of_an_allowed_error(self) -> None:
         expected = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
-        truth = Truth(expected, torch.tensor([[3.5, 4.0]]), expected + torch.tensor([[0.0, 0.125]]))
+        truth = Truth(
+            expected,
+            torch.tensor([[3.5, 4.0]]),
+            (expected + torch.tensor([[0.0, 0.125]]), expected + torch.tensor([[0.125, 0.0]])),
+        )
         element = by_name("float32")
         tolerance = Tolerance(2, 0.25, 0.5, 0.5, 8)
         found = compare.measure(expected.float(), truth, element, tolerance, written_only=False)
@@ -121,8 +129,8 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(measure(half, half.double(), in_dtype=half)["undefined"], 0)
 
     def test_rows_have_their_own_scale(self) -> None:
-        # Long enough to be measured alone: an error that the large row hides must show in the small one.
-        expected = torch.tensor([[1000.0] * 16, [0.001] * 16], dtype=torch.float64)
+        # An error that the large row hides must show in the small one.
+        expected = distinct(torch.tensor([[1000.0] * 16, [0.001] * 16]))
         found = measure((expected + 0.01).float(), expected, Tolerance(0, 0, 1e-3, 0))
         self.assertEqual(found["violations"], 16)
         self.assertEqual(found["first"]["index"], [1, 0])
@@ -159,7 +167,7 @@ class Tolerances(unittest.TestCase):
         self.assertEqual(found["max_relative_error"], 7.0)
 
     def test_worst_is_relative_to_what_is_allowed(self) -> None:
-        expected = torch.tensor([[1000.0] * 16, [0.001] * 16])
+        expected = distinct(torch.tensor([[1000.0] * 16, [0.001] * 16])).float()
         got = expected.clone()
         got[0, 0] += 1.0
         got[1, 0] += 0.1

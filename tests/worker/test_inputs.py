@@ -144,7 +144,8 @@ class Profiles(unittest.TestCase):
 
     def test_perturbed_values_move_by_one_rounding(self) -> None:
         values = torch.linspace(1, 2, 100).reshape(4, 25)
-        moved = inputs.perturbed(values, 2.0**-23, 5, 0)
+        moved = inputs.perturbed(values, 2.0**-23, 5, 0, draw=2)
+        self.assertFalse(torch.equal(moved, inputs.perturbed(values, 2.0**-23, 5, 0, draw=3)))
         relative = (moved / values.double() - 1).abs()
         self.assertTrue(torch.allclose(relative, torch.full_like(relative, 2.0**-23), rtol=1e-6))
         self.assertTrue((moved > values).any() and (moved < values).any())

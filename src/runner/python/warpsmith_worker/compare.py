@@ -4,7 +4,7 @@ Element `i` of row `r` may be off by
 
     reference_factor · max_r |reference_in_dtype − expected|
     + max(absolute_ulp · |expected_i|, smallest subnormal) + row_rms_factor · rms_r(expected)
-    + condition_factor · max_r |expected of perturbed inputs − expected|
+    + condition_factor · rms over draws of max_r |expected of perturbed inputs − expected|
 
 where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
 equal; so must floats when that is asked for and the reference is exact in its own dtype.
@@ -50,8 +50,8 @@ class Truth:
     """float64, or the integer values."""
     in_dtype: torch.Tensor
     """The reference run in the case's own dtypes."""
-    perturbed: torch.Tensor | None = None
-    """float64, on inputs that are off by one rounding each; None when nobody asks."""
+    perturbed: tuple[torch.Tensor, ...] = ()
+    """float64, on inputs that are off by one rounding each, once for each draw of the roundings."""
 
 
 def measure(
@@ -187,7 +187,7 @@ class _Rows:
         self.tolerance = tolerance
         self.expected = _as_rows(truth.expected)
         self.in_dtype = _as_rows(truth.in_dtype)
-        self.perturbed = None if truth.perturbed is None else _as_rows(truth.perturbed)
+        self.perturbed = [_as_rows(values) for values in truth.perturbed]
         self.reference_error = 0.0
         self.expected_rms = 0.0
         self.is_exact = not element.is_float
@@ -215,6 +215,7 @@ class _Rows:
         counts = torch.zeros(row_count, dtype=torch.float64)
         self.row_error = torch.zeros(row_count, dtype=torch.float64)
         self.row_condition = torch.zeros(row_count, dtype=torch.float64)
+        moves = torch.zeros(len(self.perturbed), row_count, dtype=torch.float64)
         for tile in self.tiles():
             expected = self.expected[tile.slices]
             usable = expected.abs() <= self.element.max_finite
@@ -224,16 +225,19 @@ class _Rows:
             error = (self.in_dtype[tile.slices].to(torch.float64) - expected).abs()
             error = torch.where(usable & error.isfinite(), error, 0.0)
             self.row_error[row] = torch.maximum(self.row_error[row], error.amax(1))
-            if self.perturbed is not None:
-                moved = (self.perturbed[tile.slices] - expected).abs()
+            for moved_by, values in zip(moves, self.perturbed, strict=True):
+                moved = (values[tile.slices] - expected).abs()
                 moved = torch.where(usable & moved.isfinite(), moved, 0.0)
-                self.row_condition[row] = torch.maximum(self.row_condition[row], moved.amax(1))
+                moved_by[row] = torch.maximum(moved_by[row], moved.amax(1))
+        if self.perturbed:
+            self.row_condition = moves.square().mean(0).sqrt()
         group = self._groups_of_rows()
         if group is not None:
             squares = torch.zeros_like(squares).index_add_(0, group, squares)[group]
             counts = torch.zeros_like(counts).index_add_(0, group, counts)[group]
-            largest = torch.zeros_like(counts).scatter_reduce_(0, group, self.row_error, "amax")
-            self.row_error = largest[group]
+            for of_row in (self.row_error, self.row_condition):
+                largest = torch.zeros_like(counts).scatter_reduce_(0, group, of_row, "amax")
+                of_row.copy_(largest[group])
         self._pool_repetitive_rows(squares, counts)
         self.row_rms = (squares / counts.clamp(min=1)).sqrt()
         if row_count:

@@ -56,11 +56,16 @@ def draw(fill: Any, seed: int, position: int, first: int, count: int) -> npt.NDA
     return np.int64(low) + (word * np.uint64(high - low) >> np.uint64(32)).astype(np.int64)
 
 
-def perturbed(values: torch.Tensor, relative: float, seed: int, position: int) -> torch.Tensor:
-    """The values in float64, each larger or smaller by a factor of `relative`, as chance will have it."""
+def perturbed(values: torch.Tensor, relative: float, seed: int, position: int, draw: int) -> torch.Tensor:
+    """The values in float64, each larger or smaller by a factor of `relative`, as chance will have it.
+
+    There are 32 draws.
+    """
     count = values.numel()
     word = _element_words(seed, position, 0, count, substream=profiles.PERTURBATION_SUBSTREAM)
-    signs = torch.from_numpy(np.where(word & np.uint64(1), 1.0, -1.0)).reshape(values.shape)
+    signs = torch.from_numpy(np.where(word >> np.uint64(draw) & np.uint64(1), 1.0, -1.0)).reshape(
+        values.shape
+    )
     return values.to(torch.float64) * (1 + relative * signs)
 
 
