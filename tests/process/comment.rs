@@ -64,8 +64,9 @@ fn a_function_of_torch() {
     let text = with_reference("ref=torch.nn.functional.silu", "");
     let right = sandbox.check(&sandbox.write("right.py", &text), &[]);
     assert_ends(&right, "passed", &[]);
-    let plain =
-        |case: &&serde_json::Value| ["smoke", "sweep"].contains(&case["stage"].as_str().unwrap_or_default());
+    let plain = |case: &&serde_json::Value| {
+        ["smoke", "sweep"].contains(&case["case"]["stage"].as_str().unwrap_or_default())
+    };
     assert_eq!(right.cases.iter().filter(plain).count(), 4, "{}", right.describe());
     assert_eq!(right.summary["oracle"]["rung"], 4);
     assert_eq!(right.summary["oracle"]["label"], "comment · torch.nn.functional.silu");
