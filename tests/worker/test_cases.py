@@ -457,6 +457,25 @@ class Repeats(WorkerTest):
             self.assertEqual(self.repeated(case)["differing"], differing)
             self.assertEqual(self.compared(case)["outputs"][0]["violations"], 0)
 
+    def test_what_was_returned_is_read_again(self) -> None:
+        source = """
+            import torch
+            buffer = torch.empty(4, 4, device="cuda")
+            def kernel_fn(x):
+                torch.mul(x, 2, out=buffer)
+                return buffer if REUSES else buffer.clone()
+        """
+        for reuses, differing in ((True, 16), (False, 0)):
+            runner = self.opened(f"REUSES = {reuses}\n" + textwrap.dedent(source))
+            case = self.case([4, 4])
+            self.run_again(runner, case, hold=True)
+            self.repeated(case)
+            self.worker.ask("redraw", case=case, seed=8)
+            self.run_again(runner, case)
+            reply = self.worker.ask("recopy", runner=runner, case=case, wall_s=10.0)
+            self.assertEqual(reply["done"], {"copied": [True]})
+            self.assertEqual(self.repeated(case)["differing"], differing)
+
     def test_fresh_memory_can_hold_another_pattern(self) -> None:
         source = "import torch\ndef kernel_fn(x):\n    return torch.nan_to_num(torch.empty_like(x)) + x * 2"
         runner, case = self.opened(source), self.case([4, 4])

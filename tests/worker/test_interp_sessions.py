@@ -234,6 +234,19 @@ class HostCode(unittest.TestCase):
         finally:
             tuner.cache, tuner.restore_value, tuner.post_hook = before, ["x"], post_hook
 
+    def test_one_configuration_alone(self) -> None:
+        x = torch.ones(200)
+        for only, programs in ((0, 4), (1, 2), (7, 4)):
+            y = torch.zeros(1)
+            with session(autotune={"only": only}) as running:
+                self.tuning.accumulate[lambda meta: (-(-meta["n"] // meta["B"]),)](x, y, 200)
+            report = running.report()
+            self.assertEqual([launch["programs"] for launch in report["launches"]], [programs])
+            self.assertEqual(
+                report["autotuned"], [{"kernel": "accumulate", "configurations": ["B=64", "B=128"]}]
+            )
+            self.assertEqual(y.item(), 200)
+
     def test_wrapped_kernels(self) -> None:
         x = torch.zeros(10, dtype=torch.int32)
         with session() as running:
