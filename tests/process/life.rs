@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::bad_inputs::KERNEL;
 use crate::harness::{Sandbox, python_or_skip};
 
 const ENDLESS: &str = r#"
@@ -100,10 +101,25 @@ impl Server {
             {"textDocument": {"uri": uri(file), "languageId": "python", "version": 1, "text": text}}}));
     }
 
+    /// A whole new text, saved.
+    fn save(&mut self, file: &Path, version: i32, text: &str) {
+        self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didChange", "params":
+            {"textDocument": {"uri": uri(file), "version": version}, "contentChanges": [{"text": text}]}}));
+        self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params":
+            {"textDocument": {"uri": uri(file)}, "text": text}}));
+    }
+
     fn open_and_save(&mut self, file: &Path, text: &str) {
         self.open(file, text);
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params":
             {"textDocument": {"uri": uri(file)}, "text": text}}));
+    }
+
+    /// Codes of the next diagnostics.
+    fn codes(&mut self) -> Vec<String> {
+        let message = self.wait_for(|message| message["method"] == "textDocument/publishDiagnostics");
+        let diagnostics = message["params"]["diagnostics"].as_array().cloned().unwrap_or_default();
+        diagnostics.iter().filter_map(|found| found["code"].as_str().map(str::to_owned)).collect()
     }
 
     fn ended_within(&mut self, limit: Duration) -> bool {
@@ -181,6 +197,39 @@ fn the_end_of_stdin_ends_the_server() {
     server.stdin = None;
     assert!(server.ended_within(Duration::from_secs(5)), "the server still runs");
     sandbox.assert_alone_within(Duration::from_secs(3));
+}
+
+/// One server through every kind of bad save, and after each of them a right kernel is judged right.
+#[test]
+fn the_server_lives_and_the_next_save_works() {
+    let Some(python) = python_or_skip("the_server_lives_and_the_next_save_works") else { return };
+    let sandbox = Sandbox::new(python);
+    // Its kernel indexes as if rows followed one another, which the edge stage would find.
+    let right = format!("{KERNEL}def kernel_fn(x):\n    return softmax(x.contiguous())\n");
+    let file = sandbox.write("kernel.py", &right);
+    let mut server = Server::start(&sandbox);
+    server.open(&file, &right);
+    let bad = [
+        ("syntax-error", "", "def kernel_fn(x):\n    return softmax(x))\n"),
+        ("import-error", "import a_package_that_nobody_has\n", "def kernel_fn(x):\n    return softmax(x)\n"),
+        ("crashed", "import ctypes\n", "def kernel_fn(x):\n    ctypes.string_at(0)\n"),
+        ("exited", "import os\n", "def kernel_fn(x):\n    os._exit(0)\n"),
+        ("raised", "import unittest\n", "def kernel_fn(x):\n    raise unittest.SkipTest('no')\n"),
+        (
+            "mismatch",
+            "",
+            "def kernel_fn(x):\n    print('{\"id\": 1, \"done\": {}}' * 1_000_000)\n    return softmax(x) * 2\n",
+        ),
+        ("crashed-at-import", "import os\nos.abort()\n", "def kernel_fn(x):\n    return softmax(x)\n"),
+    ];
+    for (version, (code, imports, entry)) in (1..).zip(bad) {
+        server.save(&file, 2 * version, &format!("{imports}{KERNEL}{entry}"));
+        let codes = server.codes();
+        assert!(codes.iter().any(|found| found == code), "no {code}: {codes:?}");
+        // The finding is marked as old by the edit, and goes with the verdict on the right text.
+        server.save(&file, 2 * version + 1, &right);
+        while !server.codes().is_empty() {}
+    }
 }
 
 /// Ctrl-C on the command line: processes end, exit 130, and the summary says "cancelled".
