@@ -33,7 +33,7 @@ from editor import Editor
 ROOT = Path(__file__).resolve().parents[2]
 STARTERS = ["softmax", "rmsnorm", "matmul"]
 COLD_REPEATS = 5
-WARM_REPEATS = 10
+WARM_REPEATS = 5
 STAGE_REPEATS = 3
 CHECK_LIMIT_S = 120
 
@@ -92,9 +92,8 @@ def is_verdict(message: dict[str, Any], errors: bool) -> bool:
 
 def measure_server(binary: str, environment: dict[str, str]) -> dict[str, Any]:
     """Saves that alternate between a wrong and a right softmax, in one server."""
-    right = (ROOT / "tests/process/bugs/d04_int32_offset.py").read_text()
-    right = right.replace("row = tl.program_id(0)\n", "row = tl.program_id(0).to(tl.int64)\n")
-    wrong = right.replace(", mask=offsets < columns)\n", ")\n")
+    right = (ROOT / "kernels/triton/softmax.py").read_text()
+    wrong = right.replace("result, mask=inside)", "result)")
     assert right != wrong
     to_error, to_clear = [], []
     with tempfile.TemporaryDirectory() as folder:

@@ -204,7 +204,8 @@ fn the_end_of_stdin_ends_the_server() {
 fn the_server_lives_and_the_next_save_works() {
     let Some(python) = python_or_skip("the_server_lives_and_the_next_save_works") else { return };
     let sandbox = Sandbox::new(python);
-    let right = format!("{KERNEL}def kernel_fn(x):\n    return softmax(x)\n");
+    // Its kernel indexes as if rows followed one another, which the edge stage would find.
+    let right = format!("{KERNEL}def kernel_fn(x):\n    return softmax(x.contiguous())\n");
     let file = sandbox.write("kernel.py", &right);
     let mut server = Server::start(&sandbox);
     server.open(&file, &right);

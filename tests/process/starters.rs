@@ -31,7 +31,8 @@ fn check_starter_in(name: &str, dtypes: &[(&str, &str)]) {
         .filter_map(|n| n["what"].as_str())
         .collect();
     for stage in ["smoke", "sweep", "stability", "determinism", "edge"] {
-        assert!(stages_left.iter().all(|what| !what.starts_with(stage)), "{stage}: {stages_left:?}");
+        // A single case may be left out (its values are not defined in this dtype), a whole stage may not.
+        assert!(!stages_left.contains(&stage), "{stage}: {stages_left:?}");
     }
     assert!(checked.cases.iter().all(|case| case["timing"].is_null()), "an interpreter has no times");
     assert_eq!(checked.summary["oracle"]["rung"], 0);

@@ -460,7 +460,7 @@ class Repeats(WorkerTest):
     def test_what_was_returned_is_read_again(self) -> None:
         source = """
             import torch
-            buffer = torch.empty(4, 4)
+            buffer = torch.empty(4, 4, device="cuda")
             def kernel_fn(x):
                 torch.mul(x, 2, out=buffer)
                 return buffer if REUSES else buffer.clone()

@@ -79,7 +79,7 @@ def _only_configuration(tuner: Any, session: Session, arguments: tuple[Any, ...]
     if not isinstance(session.autotune, dict):
         return None
     index = session.autotune["only"]
-    return configs[index] if index < len(configs) else None
+    return configs[index if index < len(configs) else 0]
 
 
 def _described(config: Any) -> str:
