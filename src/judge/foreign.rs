@@ -7,7 +7,8 @@ use tokio::sync::Mutex;
 
 use super::assess;
 use super::inputs::Prepared;
-use super::run::{CASE_WALL_S, CheckRun, IMPORT_WALL_S, Source, fresh_name, open_request, read};
+use super::load::{IMPORT_WALL_S, open_request};
+use super::run::{CASE_WALL_S, CheckRun, Source, fresh_name, read};
 use super::{Code, Finding};
 use crate::oracle::Variant;
 use crate::runner::Worker;

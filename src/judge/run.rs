@@ -15,40 +15,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
+use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
 use super::foreign::ForeignRun;
 use super::inputs::{self, Prepared};
+use super::load::{Candidate, Stop};
 use super::philox::Draws;
-use super::profiles::EXACT_INTEGERS;
 use super::stages::Plan;
-use super::tolerance::{ErrorSources, tolerance, with_conditioning};
 use super::trials::{Trial, TrialOutcome};
-use super::{Case, CaseRecord, Code, Coverage, Finding, NotRun, Stage, Verdict};
+use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
+use crate::runner::Worker;
 use crate::runner::protocol::{
-    Autotune, CaseMade, Compare, Compared, Define, Event, ForeignTruth, InterpreterOptions, Limits, Open,
-    Opened, Outcome, Parameter, ProgramOrder, Ran, Request, Run, RunnerId,
+    Autotune, CaseMade, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
 };
-use crate::runner::{Worker, WorkerError};
-use crate::spec::{Definition, Dtype};
+use crate::spec::Dtype;
 
 /// Wall clock of one case.
 pub(super) const CASE_WALL_S: f64 = 20.0;
-/// Wall clock of the import of the user's file.
-pub(super) const IMPORT_WALL_S: f64 = 60.0;
 /// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
 pub(super) const JUDGE_WALL_S: f64 = 120.0;
-/// Below this many elements PyTorch's own error may be nothing by luck where a sum cancels, so the condition
-/// of the inputs is measured as well.
-const SMALL_OUTPUT_ELEMENTS: u64 = 64;
 /// Programs of each launch that a sampled case runs.
 const SAMPLED_PROGRAMS: u32 = 24;
 /// Programs of each launch that an offsets case runs: the corners of the grid and a few.
 const OFFSETS_PROGRAMS: u32 = 10;
 /// Crashes after which the rest of a check is left out.
 const CRASH_LIMIT: u32 = 3;
-/// Address space is given freely, because offsets cases map tensors larger than memory; what is limited
-/// is resident memory.
-const ADDRESS_SPACE_BYTES: u64 = 1 << 37;
 /// Cases that wait between two steps of the pipeline.
 const AHEAD: usize = 1;
 
@@ -90,26 +81,6 @@ pub(super) struct Outcomes {
     pub(super) not_run: Vec<NotRun>,
     /// Milliseconds since the check began.
     pub(super) first_verdict_ms: Option<f64>,
-}
-
-/// A runner that has the Solution loaded.
-pub(super) struct Candidate {
-    pub(super) runner: RunnerId,
-    /// Names of the entry's parameters, with the stars of `*args` and `**kwargs`.
-    parameters: Vec<String>,
-}
-
-/// Why no (further) case can be run.
-pub(super) struct Stop {
-    finding: Option<Finding>,
-    why: String,
-}
-
-impl Stop {
-    /// Why the file could not be loaded, in a few words.
-    pub(super) fn reason(self) -> String {
-        self.finding.map_or(self.why, |finding| finding.message)
-    }
 }
 
 /// What the steps of the pipeline tell each other, besides the cases.
@@ -161,32 +132,6 @@ impl Default for Manner {
 }
 
 impl<W: Worker> CheckRun<'_, W> {
-    /// Loads the candidate for the first time. Afterwards it is known which variants it can be asked for.
-    pub(super) async fn load(&self) -> Result<Candidate, Finding> {
-        self.define().await?;
-        let candidate = self.open().await.map_err(|stop| {
-            stop.finding.unwrap_or_else(|| judge_failed("the file could not be loaded".to_owned()))
-        })?;
-        if let Err(finding) = self.open_reference().await {
-            self.close(&candidate).await;
-            return Err(finding);
-        }
-        Ok(candidate)
-    }
-
-    /// The Definitions that the candidate can be asked for, and the lines for the others.
-    pub(super) fn choose(&self, candidate: &Candidate) -> (Vec<&Definition>, Vec<NotRun>) {
-        let mut definitions = Vec::new();
-        let mut not_run = Vec::new();
-        for variant in &self.oracle.variants {
-            match self.oracle.can_choose(variant, &candidate.parameters) {
-                Ok(()) => definitions.push(&*variant.definition),
-                Err(why) => not_run.push(NotRun::new(variant.definition.name.clone(), why)),
-            }
-        }
-        (definitions, not_run)
-    }
-
     pub(super) fn variant(&self, case: &Case) -> Option<&Variant> {
         self.oracle.variants.iter().find(|variant| variant.definition.name == case.definition)
     }
@@ -213,97 +158,6 @@ impl<W: Worker> CheckRun<'_, W> {
 
     fn elapsed_ms(&self) -> f64 {
         self.began.elapsed().as_secs_f64() * 1e3
-    }
-
-    async fn define(&self) -> Result<(), Finding> {
-        if self.foreign.is_some() {
-            return Ok(());
-        }
-        for Variant { definition, .. } in &self.oracle.variants {
-            let request = Request::Define(Define {
-                definition: definition.name.clone(),
-                reference: definition.reference.clone(),
-                reference_f64: definition.extras.reference_f64.clone(),
-                wall_s: JUDGE_WALL_S,
-            });
-            match self.worker.request(request).await {
-                Ok(Outcome::Done(_)) => {}
-                Ok(Outcome::Failed { code, message }) => return Err(unavailable(&code, message)),
-                Ok(Outcome::Raised(raised)) => {
-                    let message =
-                        format!("the reference cannot be used: {}: {}", raised.exception, raised.message);
-                    return Err(Finding::plain(Code::ReferenceFailed, message));
-                }
-                Ok(other) => {
-                    let name = &definition.name;
-                    return Err(judge_failed(format!(
-                        "the reference of `{name}` cannot be compiled: {other:?}"
-                    )));
-                }
-                Err(error) => return Err(judge_failed(error.to_string())),
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) async fn open(&self) -> Result<Candidate, Stop> {
-        let runner = fresh_name("r");
-        let request = open_request(self.source, &self.oracle.entry, &runner);
-        let finding = match self.cancellable(&runner, self.worker.request(request)).await {
-            Ok(Outcome::Done(value)) => match read::<Opened>(value) {
-                Ok(opened) => match self.signature_problem(&opened.parameters) {
-                    None => return Ok(Candidate { runner, parameters: names(opened.parameters) }),
-                    Some(problem) => Finding::plain(Code::BadSignature, problem),
-                },
-                Err(message) => judge_failed(message),
-            },
-            Ok(Outcome::Raised(raised)) => {
-                let mut finding = assess::raised_finding(&raised);
-                if finding.code == Code::Raised {
-                    // At import nothing of the kernel has run yet: it cannot be called wrong.
-                    finding.code = Code::ImportError;
-                    finding.message = format!("importing the file {}", finding.message);
-                }
-                finding
-            }
-            Ok(Outcome::Died(died)) => assess::died_at_import_finding(&died, IMPORT_WALL_S),
-            Ok(Outcome::Failed { code, message }) => unavailable(&code, message),
-            Err(error) => judge_failed(error.to_string()),
-        };
-        self.close_runner(&runner).await;
-        Err(Stop { finding: Some(finding), why: "the file could not be loaded again".to_owned() })
-    }
-
-    fn signature_problem(&self, parameters: &[Parameter]) -> Option<String> {
-        let pairs: Vec<(String, bool)> =
-            parameters.iter().map(|parameter| (parameter.name.clone(), parameter.has_default)).collect();
-        self.oracle.signature_problem(&pairs)
-    }
-
-    /// Ends a candidate that is not needed any more.
-    pub(super) async fn close(&self, candidate: &Candidate) {
-        self.close_runner(&candidate.runner).await;
-    }
-
-    pub(super) async fn close_runner(&self, runner: &str) {
-        // A runner that is gone already is no news.
-        let _ = self.worker.request(Request::Close { runner: runner.to_owned() }).await;
-    }
-
-    /// Waits for a request on a runner; a cancelled check kills the runner, which ends the request.
-    pub(super) async fn cancellable(
-        &self,
-        runner: &str,
-        request: impl Future<Output = Result<Outcome, WorkerError>>,
-    ) -> Result<Outcome, WorkerError> {
-        tokio::pin!(request);
-        tokio::select! {
-            outcome = &mut request => outcome,
-            () = self.cancel.cancelled() => {
-                self.close_runner(runner).await;
-                request.await
-            }
-        }
     }
 
     /// First step: inputs.
@@ -565,133 +419,11 @@ impl<W: Worker> CheckRun<'_, W> {
         records
     }
 
-    pub(super) async fn compare(&self, case: &Case, prepared: &Prepared, ran: Ran) -> Ended {
-        let comparable = match case.coverage {
-            Coverage::Full => true,
-            Coverage::Sampled => ran.outputs.iter().all(|output| output.written_by_single_launch),
-            Coverage::Offsets => false,
-        };
-        let right_form = ran.outputs.len() == prepared.request.outputs.len()
-            && ran.outputs.iter().all(|output| output.copied);
-        if !comparable || !right_form {
-            return Ended::Ran { ran, compared: None };
-        }
-        let Some(Variant { definition, .. }) = self.variant(case) else {
-            return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
-        };
-        let reduction = match definition.reduction_length(&case.axes) {
-            Ok(reduction) => reduction,
-            Err(error) => return judge_ended(error.to_string()),
-        };
-        let sources = ErrorSources {
-            case: case.dtype,
-            reduction,
-            intermediate: definition.extras.tolerance.intermediate,
-            precision: definition.extras.precision,
-        };
-        let null_candidates = case.stage == Stage::Smoke;
-        let truth = match self.foreign_truth(prepared, null_candidates).await {
-            Ok(truth) => truth,
-            Err(finding) => return Ended::NoTruth(finding),
-        };
-        let derived = truth.as_ref().map(ForeignTruth::cases).unwrap_or_default();
-        let request = Request::Compare(Compare {
-            case: prepared.request.case.clone(),
-            tolerances: prepared
-                .request
-                .outputs
-                .iter()
-                .map(|output| {
-                    let plain = tolerance(output.dtype, sources);
-                    let is_small = output.shape.iter().product::<u64>() < SMALL_OUTPUT_ELEMENTS;
-                    let is_chained = definition.extras.tolerance.intermediate > 0;
-                    let is_measured = is_small || (is_chained && case.coverage == Coverage::Full);
-                    if is_measured || case.stage == Stage::Stability {
-                        with_conditioning(plain)
-                    } else {
-                        plain
-                    }
-                })
-                .collect(),
-            written_only: case.coverage == Coverage::Sampled,
-            null_candidates,
-            truth,
-            // Of a function that a comment names nobody knows that it is linear, and one may be exact by chance.
-            exact_if_agree: case.profile == EXACT_INTEGERS && !definition.extras.only_sizes,
-            wall_s: JUDGE_WALL_S,
-        });
-        let compared = self.worker.request(request).await;
-        for case in derived {
-            let _ = self.worker.request(Request::Release { case }).await;
-        }
-        match compared {
-            Ok(Outcome::Done(value)) => match read::<Compared>(value) {
-                Ok(compared) => Ended::Ran { ran, compared: Some(compared) },
-                Err(message) => judge_ended(message),
-            },
-            Ok(Outcome::Raised(raised)) => {
-                judge_ended(format!("the reference raised {}: {}", raised.exception, raised.message))
-            }
-            Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
-            Ok(other) => judge_ended(format!("{other:?}")),
-            Err(error) => judge_ended(error.to_string()),
-        }
-    }
-
     async fn release(&self, prepared: Option<Prepared>) {
         if let Some(prepared) = prepared {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
-}
-
-pub(super) fn open_request(source: &Source, entry: &str, runner: &str) -> Request {
-    Request::Open(Open {
-        runner: runner.to_owned(),
-        path: source.path.clone(),
-        text_path: source.text_path.clone(),
-        entry: entry.to_owned(),
-        search_paths: source.search_paths.clone(),
-        environment: Default::default(),
-        limits: Limits {
-            import_wall_s: IMPORT_WALL_S,
-            address_space_bytes: ADDRESS_SPACE_BYTES,
-            resident_bytes: source.resident_bytes,
-            output_tail_bytes: 64 * 1024,
-        },
-    })
-}
-
-/// Whether values of a sampled run mean nothing although their form is right: an output that several
-/// launches, atomics or the host made also depends on programs that did not run.
-fn depends_on_more(case: &Case, ran: &Ran, outputs: usize) -> bool {
-    let right_form = ran.outputs.len() == outputs && ran.outputs.iter().all(|output| output.copied);
-    let by_one_launch = ran.outputs.iter().all(|output| output.written_by_single_launch);
-    case.coverage == Coverage::Sampled && right_form && !by_one_launch
-}
-
-/// Such a case shows bounds and offsets; that its values were not compared is told.
-fn bounds_only(case: &mut Case) -> NotRun {
-    case.coverage = Coverage::Offsets;
-    let why =
-        "too large to run every program, and the outputs depend on all of them: only bounds were checked";
-    NotRun::new(format!("values of {} {}", case.stage, case.label()), why)
-}
-
-/// A sampled case whose launches were small enough to run whole is a full case.
-fn note_full_run(case: &mut Case, ran: &Ran) {
-    let whole = ran.launches.iter().all(|launch| launch.programs_run == launch.programs);
-    if case.coverage == Coverage::Sampled && whole {
-        case.coverage = Coverage::Full;
-    }
-}
-
-/// Whether a case of the stability stage has shown nothing, because the reference in the case's own dtype
-/// gives infinities or NaN where the float64 one has a value. Faults that need no reference still count.
-fn is_undefined(record: &CaseRecord) -> bool {
-    record.case.stage == Stage::Stability
-        && record.verdict == Verdict::Passed
-        && record.errors.iter().any(|errors| errors.undefined > 0)
 }
 
 fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
@@ -748,27 +480,8 @@ pub(super) fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, S
     serde_json::from_value(value).map_err(|error| format!("the worker's answer cannot be read: {error}"))
 }
 
-fn names(parameters: Vec<Parameter>) -> Vec<String> {
-    parameters.into_iter().map(|parameter| parameter.name).collect()
-}
-
 pub(super) fn judge_ended(message: String) -> Ended {
     Ended::Failed { code: "judge".to_owned(), message }
-}
-
-fn judge_failed(message: String) -> Finding {
-    Finding::plain(Code::JudgeFailed, message)
-}
-
-/// An environment that cannot be used, told once for the whole check.
-fn unavailable(code: &str, message: String) -> Finding {
-    let code = match code {
-        "no-torch" | "no-triton" => Code::NoTorch,
-        "triton-too-old" => Code::TritonTooOld,
-        "numpy-too-new" | "python-too-old" | "broken-packages" => Code::UnusablePython,
-        _ => Code::JudgeFailed,
-    };
-    Finding::plain(code, message)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast};
 
 use super::*;
-use crate::judge::NotRun;
+use crate::judge::{Code, NotRun};
 use crate::oracle::{OracleLabel, Reference};
-use crate::runner::WorkerVersions;
+use crate::runner::{WorkerError, WorkerVersions};
 use crate::spec::builtin_named;
 
 /// What the candidate does on its n-th run (from 0).

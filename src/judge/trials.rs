@@ -4,8 +4,9 @@
 
 use super::assess::{self, Circumstances, Ended};
 use super::inputs::Prepared;
+use super::load::Candidate;
 use super::philox::Draws;
-use super::run::{CASE_WALL_S, Candidate, CheckRun, Manner, judge_ended, read};
+use super::run::{CASE_WALL_S, CheckRun, Manner, judge_ended, read};
 use super::{Case, Verdict, stages};
 use crate::runner::Worker;
 use crate::runner::protocol::{Autotune, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};

@@ -101,7 +101,7 @@ fn repair_surrogates(body: &mut [u8]) {
     }
 }
 
-/// The UTF-16 unit that `\uXXXX` at `offset` names.
+/// The UTF-16 unit that the escape at `offset` names by its four digits.
 fn unit_at(body: &[u8], offset: usize) -> Option<u16> {
     let digits = body.get(offset..offset + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -1,0 +1,129 @@
+//! What the candidate left in the output memory against the reference: which comparison a case allows, with
+//! which tolerance.
+
+use super::assess::Ended;
+use super::inputs::Prepared;
+use super::profiles::EXACT_INTEGERS;
+use super::run::{CheckRun, JUDGE_WALL_S, judge_ended, read};
+use super::tolerance::{ErrorSources, tolerance, with_conditioning};
+use super::{Case, CaseRecord, Coverage, NotRun, Stage, Verdict};
+use crate::oracle::Variant;
+use crate::runner::Worker;
+use crate::runner::protocol::{
+    Compare, Compared, ForeignTruth, Outcome, OutputSpec, Ran, Request, ToleranceSpec,
+};
+use crate::spec::{AxisError, Definition};
+
+/// Below this many elements PyTorch's own error may be nothing by luck where a sum cancels, so the condition
+/// of the inputs is measured as well.
+const SMALL_OUTPUT_ELEMENTS: u64 = 64;
+
+impl<W: Worker> CheckRun<'_, W> {
+    pub(super) async fn compare(&self, case: &Case, prepared: &Prepared, ran: Ran) -> Ended {
+        let comparable = match case.coverage {
+            Coverage::Full => true,
+            Coverage::Sampled => ran.outputs.iter().all(|output| output.written_by_single_launch),
+            Coverage::Offsets => false,
+        };
+        let right_form = ran.outputs.len() == prepared.request.outputs.len()
+            && ran.outputs.iter().all(|output| output.copied);
+        if !comparable || !right_form {
+            return Ended::Ran { ran, compared: None };
+        }
+        let Some(Variant { definition, .. }) = self.variant(case) else {
+            return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
+        };
+        let tolerances = match tolerances(definition, case, &prepared.request.outputs) {
+            Ok(tolerances) => tolerances,
+            Err(error) => return judge_ended(error.to_string()),
+        };
+        let null_candidates = case.stage == Stage::Smoke;
+        let truth = match self.foreign_truth(prepared, null_candidates).await {
+            Ok(truth) => truth,
+            Err(finding) => return Ended::NoTruth(finding),
+        };
+        let derived = truth.as_ref().map(ForeignTruth::cases).unwrap_or_default();
+        let request = Request::Compare(Compare {
+            case: prepared.request.case.clone(),
+            tolerances,
+            written_only: case.coverage == Coverage::Sampled,
+            null_candidates,
+            truth,
+            // Of a function that a comment names nobody knows that it is linear, and one may be exact by chance.
+            exact_if_agree: case.profile == EXACT_INTEGERS && !definition.extras.only_sizes,
+            wall_s: JUDGE_WALL_S,
+        });
+        let compared = self.worker.request(request).await;
+        for case in derived {
+            let _ = self.worker.request(Request::Release { case }).await;
+        }
+        match compared {
+            Ok(Outcome::Done(value)) => match read::<Compared>(value) {
+                Ok(compared) => Ended::Ran { ran, compared: Some(compared) },
+                Err(message) => judge_ended(message),
+            },
+            Ok(Outcome::Raised(raised)) => {
+                judge_ended(format!("the reference raised {}: {}", raised.exception, raised.message))
+            }
+            Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
+            Ok(other) => judge_ended(format!("{other:?}")),
+            Err(error) => judge_ended(error.to_string()),
+        }
+    }
+}
+
+/// What each output may be off. The condition of the inputs is measured where PyTorch's own error says little:
+/// on the stability stage's values, on small outputs, and where one product feeds another.
+fn tolerances(
+    definition: &Definition,
+    case: &Case,
+    outputs: &[OutputSpec],
+) -> Result<Vec<ToleranceSpec>, AxisError> {
+    let intermediate = definition.extras.tolerance.intermediate;
+    let sources = ErrorSources {
+        case: case.dtype,
+        reduction: definition.reduction_length(&case.axes)?,
+        intermediate,
+        precision: definition.extras.precision,
+    };
+    let is_chained = intermediate > 0 && case.coverage == Coverage::Full;
+    let of_output = |output: &OutputSpec| {
+        let plain = tolerance(output.dtype, sources);
+        let is_small = output.shape.iter().product::<u64>() < SMALL_OUTPUT_ELEMENTS;
+        let is_measured = is_small || is_chained || case.stage == Stage::Stability;
+        if is_measured { with_conditioning(plain) } else { plain }
+    };
+    Ok(outputs.iter().map(of_output).collect())
+}
+
+/// Whether values of a sampled run mean nothing although their form is right: an output that several
+/// launches, atomics or the host made also depends on programs that did not run.
+pub(super) fn depends_on_more(case: &Case, ran: &Ran, outputs: usize) -> bool {
+    let right_form = ran.outputs.len() == outputs && ran.outputs.iter().all(|output| output.copied);
+    let by_one_launch = ran.outputs.iter().all(|output| output.written_by_single_launch);
+    case.coverage == Coverage::Sampled && right_form && !by_one_launch
+}
+
+/// Such a case shows bounds and offsets; that its values were not compared is told.
+pub(super) fn bounds_only(case: &mut Case) -> NotRun {
+    case.coverage = Coverage::Offsets;
+    let why =
+        "too large to run every program, and the outputs depend on all of them: only bounds were checked";
+    NotRun::new(format!("values of {} {}", case.stage, case.label()), why)
+}
+
+/// A sampled case whose launches were small enough to run whole is a full case.
+pub(super) fn note_full_run(case: &mut Case, ran: &Ran) {
+    let whole = ran.launches.iter().all(|launch| launch.programs_run == launch.programs);
+    if case.coverage == Coverage::Sampled && whole {
+        case.coverage = Coverage::Full;
+    }
+}
+
+/// Whether a case of the stability stage has shown nothing, because the reference in the case's own dtype
+/// gives infinities or NaN where the float64 one has a value. Faults that need no reference still count.
+pub(super) fn is_undefined(record: &CaseRecord) -> bool {
+    record.case.stage == Stage::Stability
+        && record.verdict == Verdict::Passed
+        && record.errors.iter().any(|errors| errors.undefined > 0)
+}
