@@ -30,7 +30,8 @@
 //!
 //! A maximum has no sum (R = 1) and no intermediate: it is allowed one rounding of the output.
 //!
-//! In the stability stage another term is added: how far the float64 reference moves when every input is
+//! In the stability stage, on outputs of fewer than 64 elements, and where one product feeds another, one
+//! more term is added (`comparison.rs` decides where): how far the float64 reference moves when every input is
 //! off by a relative 2⁻²³. A backward stable kernel stays within a few times that, also where the
 //! operation is ill-conditioned and PyTorch's own error on one draw is luck.
 //!
