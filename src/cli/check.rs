@@ -12,11 +12,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::CANNOT_WRITE;
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
+use super::{CANNOT_WRITE, EXIT_USAGE};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
-use crate::judge::{CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record};
+use crate::judge::{
+    CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record, unknown_name,
+};
 use crate::spec::Dtype;
 use crate::toolchain::managed::EnvironmentPolicy;
 use crate::toolchain::shell_word;
@@ -29,7 +31,7 @@ pub(super) struct CheckArgs {
     /// Python files with a Triton kernel and a convention that says what it computes.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only this kernel (its function name).
+    /// Only this kernel, or this function that launches some (its name).
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Only these dtypes: f32 f16 bf16, or their long names; comma-separated or repeated.
@@ -64,6 +66,12 @@ pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
 }
 
 async fn check_files(args: CheckArgs) -> Result<ExitCode> {
+    let requests: Vec<Result<CheckRequest>> =
+        args.files.iter().map(|file| read_request(file, options(&args))).collect();
+    if let Some(message) = unknown_everywhere(&requests, &args) {
+        super::complain(&anyhow::Error::msg(message));
+        return Ok(ExitCode::from(EXIT_USAGE));
+    }
     let engine = Engine::new(EngineOptions {
         python: args.python.clone(),
         environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
@@ -72,11 +80,11 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
-    for (index, file) in args.files.iter().enumerate() {
+    for (index, (file, request)) in args.files.iter().zip(requests).enumerate() {
         if index > 0 && !args.json {
             writeln!(io::stdout()).context(CANNOT_WRITE)?;
         }
-        let verdict = match read_request(file, options(&args)) {
+        let verdict = match request {
             Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
@@ -94,6 +102,17 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     }
     engine.shut_down(Duration::from_secs(3)).await;
     Ok(ExitCode::from(if cancel.is_cancelled() { EXIT_INTERRUPTED } else { worst.exit_code() }))
+}
+
+/// What to complain of when no file has what `--kernel` names.
+fn unknown_everywhere(requests: &[Result<CheckRequest>], args: &CheckArgs) -> Option<String> {
+    let asked = args.kernel.as_deref()?;
+    let mut messages = Vec::new();
+    for (request, file) in requests.iter().zip(&args.files) {
+        let message = unknown_name(&request.as_ref().ok()?.text, asked)?;
+        messages.push(format!("{}: {message}", file.display()));
+    }
+    Some(messages.join("\n"))
 }
 
 /// The first Ctrl-C stops the check and its processes; a second one ends us at once.
@@ -154,6 +173,9 @@ struct Printer {
     file: String,
     bar: Option<ProgressBar>,
     has_rows: bool,
+    /// Of a file with several described functions, the one that is judged now.
+    function: Option<String>,
+    has_heading: bool,
 }
 
 impl Printer {
@@ -165,7 +187,15 @@ impl Printer {
             }
             bar
         });
-        Self { json, style: terminal_style(), file: file.display().to_string(), bar, has_rows: false }
+        Self {
+            json,
+            style: terminal_style(),
+            file: file.display().to_string(),
+            bar,
+            has_rows: false,
+            function: None,
+            has_heading: false,
+        }
     }
 
     async fn follow(mut self, mut events: mpsc::UnboundedReceiver<CheckEvent>) -> Result<()> {
@@ -176,10 +206,10 @@ impl Printer {
                     if let Some(bar) = &self.bar {
                         bar.set_length(cases as u64);
                     }
-                    if !self.json {
-                        self.line(&format!("{} · {}", self.file, oracle.label))?;
-                    }
+                    self.heading(Some(&oracle.label))?;
                 }
+                CheckEvent::Function { entry } => self.function(entry)?,
+                CheckEvent::FunctionJudged(report) => self.function_judged(&report)?,
                 CheckEvent::CaseStarted { label, .. } => self.message(label),
                 CheckEvent::CaseProgress { .. } => {}
                 CheckEvent::CaseFinished { record, .. } => self.finished(&record)?,
@@ -189,6 +219,30 @@ impl Printer {
             bar.finish_and_clear();
         }
         Ok(())
+    }
+
+    /// File, function and oracle, once for each function.
+    fn heading(&mut self, label: Option<&str>) -> Result<()> {
+        if self.json || self.has_heading {
+            return Ok(());
+        }
+        self.has_heading = true;
+        let parts = [Some(self.file.as_str()), self.function.as_deref(), label];
+        self.line(&parts.into_iter().flatten().collect::<Vec<_>>().join(" · "))
+    }
+
+    fn function(&mut self, entry: Option<String>) -> Result<()> {
+        if self.function.is_some() && !self.json {
+            self.line("")?;
+        }
+        self.function = Some(entry.unwrap_or_else(|| "a comment".to_owned()));
+        (self.has_rows, self.has_heading) = (false, false);
+        Ok(())
+    }
+
+    fn function_judged(&mut self, report: &Report) -> Result<()> {
+        self.heading(None)?;
+        if self.json { Ok(()) } else { self.line(&table::summary(Path::new(&self.file), report, self.style)) }
     }
 
     fn message(&self, message: String) {
@@ -225,14 +279,16 @@ impl Printer {
 fn print_report(path: &Path, shown: &Path, report: &Report, args: &CheckArgs) -> Result<()> {
     let mut stdout = io::stdout().lock();
     if args.json {
-        for case in &report.cases {
-            writeln!(stdout, "{}", record::case_json(path, report, case)).context(CANNOT_WRITE)?;
+        for part in report.judgements() {
+            for case in &part.cases {
+                writeln!(stdout, "{}", record::case_json(path, part, case)).context(CANNOT_WRITE)?;
+            }
         }
         writeln!(stdout, "{}", record::summary_json(path, report)).context(CANNOT_WRITE)?;
     } else {
         writeln!(stdout, "{}", table::summary(shown, report, terminal_style())).context(CANNOT_WRITE)?;
         if report.verdict != Verdict::Passed
-            && let Some(case) = report.cases.first()
+            && let Some(case) = report.all_cases().next()
         {
             writeln!(stdout, "replay: {}", replay_command(shown, case.seed, args)).context(CANNOT_WRITE)?;
         }

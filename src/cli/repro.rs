@@ -27,7 +27,7 @@ pub(super) struct ReproArgs {
     /// The case to write down, as the table of the check names it: `M=1 N=255 · f16`. The first wrong one otherwise.
     #[arg(long, value_name = "LABEL")]
     case: Option<String>,
-    /// Only this kernel (its function name).
+    /// Only this kernel, or this function that launches some (its name).
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Where to write it; `repro_FILE` in the current folder otherwise, which must not exist yet. `-` is stdout.
@@ -47,7 +47,7 @@ pub(super) fn run(args: &ReproArgs) -> Result<ExitCode> {
     let record = match repro::choose(&report, args.case.as_deref()) {
         Ok(record) => record,
         Err(error) => {
-            let told: Vec<&str> = report.findings.iter().map(|finding| finding.message.as_str()).collect();
+            let told: Vec<&str> = report.all_findings().map(|finding| finding.message.as_str()).collect();
             bail!("{error}{}{}", if told.is_empty() { "" } else { "\n" }, told.join("\n"));
         }
     };

@@ -88,9 +88,17 @@ fn coverage_note(record: &CaseRecord) -> Option<String> {
     }
 }
 
-/// Everything after the rows: findings, the table by stage and dtype, what was not run, the last line.
+/// Everything after the rows: findings, the table by stage and dtype, what was not run, the last line. Of a file with
+/// several described functions a line for each.
 pub(super) fn summary(file: &Path, report: &Report, style: Style) -> String {
     let mut text = String::new();
+    if !report.parts.is_empty() {
+        text.push('\n');
+    }
+    for part in &report.parts {
+        let entry = part.entry.as_deref().unwrap_or("a comment");
+        let _ = writeln!(text, "{entry}: {}", last_line(part, style));
+    }
     for group in grouped(report) {
         let _ = writeln!(text, "\n{}", finding_block(file, &group, style));
     }
@@ -99,6 +107,9 @@ pub(super) fn summary(file: &Path, report: &Report, style: Style) -> String {
     }
     for missing in &report.not_run {
         let _ = writeln!(text, "not run: {} ({})", missing.what, missing.why);
+    }
+    for left in &report.not_judged {
+        let _ = writeln!(text, "not judged: {} ({})", left.kernel, left.why);
     }
     text.push_str(&last_line(report, style));
     text
@@ -207,9 +218,13 @@ fn last_line(report: &Report, style: Style) -> String {
     if let Some(oracle) = &report.oracle {
         parts.push(oracle.label.clone());
     }
-    if !report.cases.is_empty() {
-        let passed = report.cases.iter().filter(|record| record.verdict == Verdict::Passed).count();
-        parts.push(format!("{passed} of {} cases passed", report.cases.len()));
+    if !report.parts.is_empty() {
+        parts.push(format!("{} functions", report.parts.len()));
+    }
+    let run = report.all_cases().count();
+    if run > 0 {
+        let passed = report.all_cases().filter(|record| record.verdict == Verdict::Passed).count();
+        parts.push(format!("{passed} of {run} cases passed"));
         parts.push("Triton interpreter on the CPU, no time measured".to_owned());
     }
     parts.join(" · ")

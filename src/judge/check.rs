@@ -31,7 +31,7 @@ pub struct CheckOptions {
     pub stages: Vec<Stage>,
     /// Only these dtypes; empty means all of the Definition.
     pub dtypes: Vec<Dtype>,
-    /// Only findings and verdicts that concern this kernel.
+    /// Only what concerns this kernel or function.
     pub kernel: Option<String>,
     /// Replays a run; otherwise drawn from the system's randomness and told with the verdict.
     pub seed: Option<u64>,
@@ -42,6 +42,12 @@ pub struct CheckOptions {
 pub enum CheckEvent {
     /// A step before the first case: `starting Python 3.11 with torch 2.15`.
     Preparing(String),
+    /// Of a file with several described functions, the next one; the events after it are its own.
+    Function {
+        entry: Option<String>,
+    },
+    /// The end of what [`Self::Function`] began.
+    FunctionJudged(Box<Report>),
     /// The cases that will run.
     Planned {
         oracle: OracleLabel,

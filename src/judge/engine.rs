@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
-use super::run::{CheckRun, Outcomes, Source};
-use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
-use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
+use super::run::{CheckRun, Source};
+use super::{Code, Finding, Report, stages};
+use crate::oracle::{self, Described, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
-use crate::source::{self, Kernel, KernelId, SourceModel};
+use crate::source::{self, Kernel, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
@@ -46,6 +46,23 @@ pub struct Engine {
     surroundings: Surroundings,
     probes: Arc<ProbeCache>,
     workers: Arc<Mutex<HashMap<PathBuf, Warm>>>,
+}
+
+/// What judging any function of a file needs.
+struct Ready {
+    worker: Arc<Supervisor>,
+    source: Source,
+    seed: u64,
+}
+
+/// One function to judge.
+struct Judging<'a> {
+    request: &'a CheckRequest,
+    oracle: &'a Oracle,
+    ready: &'a Ready,
+    began: Instant,
+    events: &'a UnboundedSender<CheckEvent>,
+    cancel: &'a CancellationToken,
 }
 
 struct Warm {
@@ -96,41 +113,87 @@ impl Engine {
         let began = Instant::now();
         let mut report = Report::new(&request.text);
         let model = source::parse(&request.text);
-        let oracle = match self.find_oracle(request, &model) {
-            Ok(oracle) => oracle,
-            Err(finding) => return report.ended_by(*finding),
+        let asked = request.options.kernel.as_deref();
+        if let Some(message) = asked.and_then(|asked| unknown_in(&model, &request.text, asked)) {
+            return report.ended_by(Finding::plain(Code::OtherKernel, message));
+        }
+        let described = oracle::find_all(&request.path, &request.text, &model, asked);
+        let ready = if described.iter().any(|one| one.oracle.is_ok()) {
+            match self.prepare(request, &model, events, began, &mut report).await {
+                Ok(ready) => Some(ready),
+                Err(finding) => return report.ended_by(*finding),
+            }
+        } else {
+            None
         };
-        report.oracle = Some(oracle.label.clone());
+        let mut judged = Vec::new();
+        let several = described.len() > 1;
+        for Described { entry, oracle } in described {
+            if several {
+                let _ = events.send(CheckEvent::Function { entry: entry.clone() });
+            }
+            let function = entry.as_deref().and_then(|name| model.function(name));
+            let kernels = function.map(|function| function.launches.as_slice()).unwrap_or_default();
+            let kernels = kernels.iter().map(|kernel| kernel.bare_name().to_owned()).collect();
+            let part = Report { entry, kernels, ..report.clone() };
+            let part = match (&oracle, &ready) {
+                (Err(miss), _) => part.ended_by(missing_oracle(request, &model, miss)),
+                (Ok(oracle), Some(ready)) => {
+                    self.judge(Judging { request, oracle, ready, began, events, cancel }, part).await
+                }
+                (Ok(_), None) => part.ended_by(Finding::plain(Code::JudgeFailed, "nothing was prepared")),
+            };
+            if several {
+                let _ = events.send(CheckEvent::FunctionJudged(Box::new(part.clone())));
+            }
+            judged.push(part);
+        }
+        let mut report = report.of_file(judged);
+        if asked.is_none() && ready.is_some() {
+            report.list_not_judged(&model);
+        }
+        report
+    }
+
+    /// What all functions of a file share: no import launches anything, the interpreter with its worker, the text,
+    /// the seed.
+    async fn prepare(
+        &self,
+        request: &CheckRequest,
+        model: &SourceModel,
+        events: &UnboundedSender<CheckEvent>,
+        began: Instant,
+        report: &mut Report,
+    ) -> Result<Ready, Box<Finding>> {
+        refuse_launches_on_import(request, model)?;
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = match self.python_for(request).await {
-            Ok(python) => python,
-            Err(finding) => return report.ended_by(*finding),
-        };
+        let python = self.python_for(request).await?;
         report.timeline.python = Some(milliseconds_since(began));
-        let (worker, versions) = match self.worker_for(python, events).await {
-            Ok(found) => found,
-            Err(finding) => return report.ended_by(*finding),
-        };
+        let (worker, versions) = self.worker_for(python, events).await?;
         report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&versions);
-        let source = match self.source(request) {
-            Ok(source) => source,
-            Err(finding) => return report.ended_by(*finding),
-        };
-        let seed = match request.options.seed.map_or_else(random_seed, Ok) {
-            Ok(seed) => seed,
-            Err(finding) => return report.ended_by(*finding),
-        };
-        let foreign = match self.foreign(request, &oracle, &source) {
+        let source = self.source(request)?;
+        let seed = request.options.seed.map_or_else(random_seed, Ok)?;
+        Ok(Ready { worker, source, seed })
+    }
+
+    /// Judges one function.
+    async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
+        let Judging { request, oracle, ready, began, events, cancel } = judging;
+        report.oracle = Some(oracle.label.clone());
+        if cancel.is_cancelled() {
+            return report.ended_by(Finding::plain(Code::Cancelled, "cancelled before it began"));
+        }
+        let foreign = match self.foreign(request, oracle, &ready.source) {
             Ok(foreign) => foreign,
             Err(finding) => return report.ended_by(*finding),
         };
         let run = CheckRun {
-            worker: &*worker,
-            oracle: &oracle,
-            source: &source,
+            worker: &*ready.worker,
+            oracle,
+            source: &ready.source,
             foreign: foreign.as_ref(),
-            seed,
+            seed: ready.seed,
             began,
             events,
             cancel,
@@ -147,7 +210,7 @@ impl Engine {
         };
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, seed, run.foreign.is_none());
+        let plan = stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none());
         report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
@@ -162,35 +225,6 @@ impl Engine {
         report.timeline.first_verdict = outcomes.first_verdict_ms;
         report.timeline.end = Some(milliseconds_since(began));
         report.finish(outcomes, &request.options, cancel.is_cancelled())
-    }
-
-    fn find_oracle(&self, request: &CheckRequest, model: &SourceModel) -> Result<Oracle, Box<Finding>> {
-        let asked = request.options.kernel.as_deref();
-        if let Some(kernel) = asked
-            && !model.kernels.iter().any(|known| known.name == kernel || known.id.0 == kernel)
-        {
-            let known: Vec<&str> = model.kernels.iter().map(|kernel| kernel.id.0.as_str()).collect();
-            let message = format!("no kernel `{kernel}` in this file; it has: {}", known.join(", "));
-            return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
-        }
-        let oracle = oracle::find(&request.path, &request.text, model, asked)
-            .map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
-        let at_import = source::module_level_launches(model);
-        if let Some(launch) = at_import.first() {
-            let line = source::line_of(&request.text, launch.range.start);
-            let kernels: Vec<&str> = launch.kernels.iter().map(|kernel| kernel.0.as_str()).collect();
-            let message = format!(
-                "importing the file launches `{}`, so it is not imported automatically; move the launch into a \
-                 function or under `if __name__ == \"__main__\":`",
-                kernels.join("`, `"),
-            );
-            let place = Place { file: request.path.display().to_string(), line };
-            return Err(Box::new(Finding {
-                place: Some(place),
-                ..Finding::plain(Code::ModuleLevelLaunch, message)
-            }));
-        }
-        Ok(oracle)
     }
 
     /// A warm worker of this interpreter, started when there is none.
@@ -286,68 +320,40 @@ impl Checker for Engine {
     }
 }
 
-impl Report {
-    fn new(text: &str) -> Self {
-        Self {
-            oracle: None,
-            cases: Vec::new(),
-            findings: Vec::new(),
-            not_run: Vec::new(),
-            verdict: Verdict::CouldNotRun,
-            timeline: Timeline::default(),
-            provenance: Provenance {
-                warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
-                method: "triton-interpreter".to_owned(),
-                source_hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
-                ..Provenance::default()
-            },
-        }
-    }
-
-    fn ended_by(mut self, finding: Finding) -> Self {
-        self.verdict = finding.code.verdict();
-        self.findings.push(finding);
-        self
-    }
-
-    /// wrong > could not run > passed; and nothing passes that ran no case or was cut short.
-    fn finish(mut self, outcomes: Outcomes, options: &CheckOptions, cancelled: bool) -> Self {
-        self.cases = outcomes.cases;
-        self.findings.extend(outcomes.findings);
-        self.not_run.extend(outcomes.not_run);
-        if let Some(kernel) = &options.kernel
-            && self.findings.is_empty()
-            && !self.has_launched(kernel)
-        {
-            let message = format!("`{kernel}` was never launched by the entry that was judged");
-            self.findings.push(Finding::plain(Code::OtherKernel, message));
-        }
-        if cancelled {
-            self.findings.push(Finding::plain(Code::Cancelled, "cancelled before the end".to_owned()));
-        } else if self.cases.is_empty() && self.findings.is_empty() {
-            self.findings.push(Finding::plain(Code::JudgeFailed, "no case was run".to_owned()));
-        }
-        let of_findings = self.findings.iter().map(|finding| finding.code.verdict());
-        let of_cases = self.cases.iter().map(|record| record.verdict);
-        self.verdict = of_findings.chain(of_cases).max().unwrap_or(Verdict::CouldNotRun);
-        self
-    }
-
-    /// Whether any case launched a kernel of this name or [`KernelId`].
-    fn has_launched(&self, kernel: &str) -> bool {
-        let kernel = KernelId(kernel.to_owned());
-        let mut launches = self.cases.iter().flat_map(|record| &record.launches);
-        launches.any(|launch| launch.kernel == kernel.bare_name())
-    }
+/// What is said when a file has neither a kernel nor a function of this name that anybody could ask for; `None` when it
+/// has one, or has none at all.
+pub fn unknown_name(text: &str, asked: &str) -> Option<String> {
+    unknown_in(&source::parse(text), text, asked)
 }
 
-impl Provenance {
-    fn rest_on(&mut self, versions: &WorkerVersions) {
-        self.python = Some(versions.python.clone());
-        self.torch.clone_from(&versions.torch);
-        self.triton.clone_from(&versions.triton);
-        self.numpy.clone_from(&versions.numpy);
+fn unknown_in(model: &SourceModel, text: &str, asked: &str) -> Option<String> {
+    let kernels = model.kernels.iter().map(|kernel| kernel.id.0.as_str());
+    let entries = oracle::find_all(Path::new(""), text, model, None).into_iter().filter_map(|one| one.entry);
+    let entries: Vec<String> = entries.collect();
+    let launchers = model.functions.iter().filter(|function| !function.launches.is_empty());
+    let functions =
+        launchers.map(|function| function.name.as_str()).chain(entries.iter().map(String::as_str));
+    let mut known: Vec<&str> = Vec::new();
+    for name in kernels.chain(functions) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
     }
+    let is_known = known.is_empty() || known.contains(&asked) || model.kernels_named(asked).next().is_some();
+    (!is_known).then(|| format!("no kernel or function `{asked}` in this file; it has: {}", known.join(", ")))
+}
+
+fn refuse_launches_on_import(request: &CheckRequest, model: &SourceModel) -> Result<(), Box<Finding>> {
+    let Some(launch) = source::module_level_launches(model).first() else { return Ok(()) };
+    let line = source::line_of(&request.text, launch.range.start);
+    let kernels: Vec<&str> = launch.kernels.iter().map(|kernel| kernel.0.as_str()).collect();
+    let message = format!(
+        "importing the file launches `{}`, so it is not imported automatically; move the launch into a function or \
+         under `if __name__ == \"__main__\":`",
+        kernels.join("`, `"),
+    );
+    let place = Place { file: request.path.display().to_string(), line };
+    Err(Box::new(Finding { place: Some(place), ..Finding::plain(Code::ModuleLevelLaunch, message) }))
 }
 
 /// The comment to propose for a kernel; `None` when it is known already what is right, or nothing can be said.
@@ -367,8 +373,10 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     }
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
+        MissKind::NotDescribed { .. } => Code::OtherKernel,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
+        | MissKind::LaunchedElsewhere { .. }
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)

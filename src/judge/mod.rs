@@ -15,6 +15,7 @@ mod load;
 mod philox;
 mod profiles;
 pub mod record;
+mod report;
 pub mod repro;
 mod run;
 mod stages;
@@ -24,5 +25,6 @@ pub mod verdict;
 
 pub use crate::oracle::Draft;
 pub use case::{AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, Stage};
-pub use engine::{Engine, EngineOptions, draft_comment};
-pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};
+pub use engine::{Engine, EngineOptions, draft_comment, unknown_name};
+pub use report::Report;
+pub use verdict::{BadElement, CaseRecord, Code, Finding, NotJudged, NotRun, Provenance, Timeline, Verdict};

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::verdict::{CaseRecord, Finding, Report};
+use super::Report;
+use super::verdict::{CaseRecord, Finding, NotRun};
 use crate::runner::protocol::{OutputErrors, Sample};
 
 /// The `schema` of [`case_json`].
@@ -22,6 +23,7 @@ pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
     json!({
         "schema": CASE_SCHEMA,
         "file": file,
+        "entry": report.entry,
         "kernel": first.and_then(|finding| finding.kernel.clone()).or_else(|| kernels.first().map(|k| (*k).to_owned())),
         "oracle": report.oracle,
         "case": {
@@ -79,25 +81,52 @@ fn sample_json(sample: &Sample) -> Value {
     })
 }
 
-/// The last line of a check.
+/// The last line of a check. Of a file with several described functions it sums up: what each came to stands under
+/// `functions`.
 pub fn summary_json(file: &Path, report: &Report) -> Value {
-    let count = |verdict| report.cases.iter().filter(|record| record.verdict == verdict).count();
+    let functions = report.parts.iter().map(|part| {
+        json!({
+            "entry": part.entry,
+            "kernels": part.kernels,
+            "verdict": part.verdict,
+            "oracle": part.oracle,
+            "cases": counts(part),
+            "findings": part.findings,
+            "not_run": part.not_run,
+        })
+    });
     json!({
         "schema": SUMMARY_SCHEMA,
         "file": file,
         "verdict": report.verdict,
         "exit": report.verdict.exit_code(),
         "oracle": report.oracle,
-        "cases": {
-            "passed": count(super::Verdict::Passed),
-            "wrong": count(super::Verdict::Wrong),
-            "could_not_run": count(super::Verdict::CouldNotRun),
-        },
-        "findings": report.findings.iter().collect::<Vec<&Finding>>(),
-        "not_run": report.not_run,
+        "cases": counts(report),
+        "findings": report.all_findings().collect::<Vec<&Finding>>(),
+        "not_run": not_run(report),
+        "functions": functions.collect::<Vec<Value>>(),
+        "not_judged": report.not_judged,
         "timeline_ms": report.timeline,
         "provenance": report.provenance,
     })
+}
+
+fn counts(report: &Report) -> Value {
+    let count = |verdict| report.all_cases().filter(|record| record.verdict == verdict).count();
+    json!({
+        "passed": count(super::Verdict::Passed),
+        "wrong": count(super::Verdict::Wrong),
+        "could_not_run": count(super::Verdict::CouldNotRun),
+    })
+}
+
+/// Of several functions, each line with its function.
+fn not_run(report: &Report) -> Vec<NotRun> {
+    let of_parts = report.parts.iter().flat_map(|part| {
+        let entry = part.entry.clone().unwrap_or_default();
+        part.not_run.iter().map(move |line| NotRun::new(format!("{entry}: {}", line.what), line.why.clone()))
+    });
+    report.not_run.iter().cloned().chain(of_parts).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::case::Case;
-use crate::oracle::OracleLabel;
 use crate::runner::protocol::{Launch, OutputErrors, Place};
 
 /// What the judge says. `wrong` (your kernel is wrong) and `could not run` (we could not judge it) are
@@ -235,22 +234,6 @@ pub struct CaseRecord {
     pub elapsed_ms: f64,
 }
 
-/// All that one check of one file found.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `None` when no oracle was found.
-    pub oracle: Option<OracleLabel>,
-    pub cases: Vec<CaseRecord>,
-    /// Findings that belong to no case: no kernel, import failed, environment missing.
-    pub findings: Vec<Finding>,
-    /// Stages that were not run, with the reason. Never shown as passed.
-    pub not_run: Vec<NotRun>,
-    pub verdict: Verdict,
-    /// Versions and method: what the verdict rests on.
-    pub provenance: Provenance,
-    pub timeline: Timeline,
-}
-
 /// When a check reached what, in milliseconds since it began. How long checking took, never a kernel's
 /// time. A point that was not reached is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -272,26 +255,20 @@ pub struct NotRun {
     pub why: String,
 }
 
+/// A kernel of the file that nothing launches that was judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotJudged {
+    /// Its [`crate::source::KernelId`].
+    pub kernel: String,
+    /// Why, and what to do about it.
+    pub why: String,
+}
+
 impl Finding {
     /// A finding that is tied to no place.
     pub fn plain(code: Code, message: impl Into<String>) -> Self {
         let (kernel, place, called_from, element) = (None, None, Vec::new(), None);
         Self { code, kernel, place, called_from, message: message.into(), element }
-    }
-}
-
-impl Report {
-    /// A check that ended before there was anything to judge.
-    pub fn ended_at_once(finding: Finding) -> Self {
-        Self {
-            oracle: None,
-            cases: Vec::new(),
-            verdict: finding.code.verdict(),
-            findings: vec![finding],
-            not_run: Vec::new(),
-            provenance: Provenance::default(),
-            timeline: Timeline::default(),
-        }
     }
 }
 

@@ -137,8 +137,8 @@ pub(crate) struct Judged<'a> {
 /// Everything in `report` that stands in the text, in order of first appearance. What concerns neither a
 /// line nor the user's environment stays out: the lens and the log tell it.
 pub(crate) fn gather(report: &Report, judged: &Judged<'_>) -> Vec<FindingGroup> {
-    let of_no_case = report.findings.iter().map(|finding| Occurrence { finding, case: None, launches: &[] });
-    let of_cases = report.cases.iter().flat_map(|record| {
+    let of_no_case = report.all_findings().map(|finding| Occurrence { finding, case: None, launches: &[] });
+    let of_cases = report.all_cases().flat_map(|record| {
         record.findings.iter().map(|finding| Occurrence {
             finding,
             case: Some(&record.case),

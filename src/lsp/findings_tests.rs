@@ -41,15 +41,8 @@ fn finding(code: Code, kernel: Option<&str>, line: Option<u32>) -> Finding {
 }
 
 fn report(findings: Vec<Finding>) -> Report {
-    Report {
-        oracle: None,
-        cases: Vec::new(),
-        findings,
-        not_run: Vec::new(),
-        verdict: Verdict::Wrong,
-        provenance: crate::judge::Provenance::default(),
-        timeline: crate::judge::Timeline::default(),
-    }
+    let nothing = Report::ended_at_once(finding(Code::JudgeFailed, None, None));
+    Report { findings, verdict: Verdict::Wrong, ..nothing }
 }
 
 /// The kernel of each finding and the text that it underlines.

@@ -20,12 +20,21 @@ pub(crate) fn hover_text(file: &FileState, kernel: &KernelAnchor) -> Option<Stri
     if file.is_stale() {
         text.push_str("\nThe text has changed since this check.\n");
     }
-    write_table(&mut text, report, kernel);
-    write_findings(&mut text, report, kernel);
-    for not_run in &report.not_run {
-        let _ = writeln!(text, "\nNot run: {}: {}", not_run.what, not_run.why);
+    if let Some(why) = report.why_not_judged(&kernel.name) {
+        let _ = writeln!(text, "\nNot judged: {why}");
+        return Some(text);
     }
-    let _ = writeln!(text, "\n{}", provenance(report));
+    for part in report.of_kernel(&kernel.name) {
+        if let Some(entry) = part.entry.as_ref().filter(|_| !report.parts.is_empty()) {
+            let _ = writeln!(text, "\n`{entry}`");
+        }
+        write_table(&mut text, part, kernel);
+        write_findings(&mut text, part, kernel);
+        for not_run in &part.not_run {
+            let _ = writeln!(text, "\nNot run: {}: {}", not_run.what, not_run.why);
+        }
+        let _ = writeln!(text, "\n{}", provenance(part));
+    }
     Some(text)
 }
 

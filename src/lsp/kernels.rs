@@ -14,16 +14,19 @@ pub(crate) struct KernelAnchor {
     /// From the first decorator to the end of the body.
     pub(crate) range: Range<usize>,
     pub(crate) launched: bool,
+    /// Nothing in this file launches or calls it; another file may.
+    pub(crate) lonely: bool,
 }
 
 impl KernelAnchor {
-    fn new(kernel: &Kernel) -> Self {
+    fn new(kernel: &Kernel, model: &SourceModel) -> Self {
         Self {
             id: kernel.id.clone(),
             name: kernel.name.clone(),
             name_range: kernel.name_range.clone(),
             range: kernel.range.clone(),
             launched: kernel.is_launched(),
+            lonely: model.is_lonely(kernel),
         }
     }
 }
@@ -34,7 +37,7 @@ pub(crate) struct Kernels(Vec<KernelAnchor>);
 
 impl Kernels {
     pub(crate) fn new(model: &SourceModel) -> Self {
-        Self(model.kernels.iter().map(KernelAnchor::new).collect())
+        Self(model.kernels.iter().map(|kernel| KernelAnchor::new(kernel, model)).collect())
     }
 
     /// Follows an edit, until the next [`Self::update`].
@@ -52,7 +55,10 @@ impl Kernels {
         if model.first_error.is_some() {
             for old in std::mem::take(&mut self.0) {
                 match updated.0.iter_mut().find(|kernel| kernel.id == old.id) {
-                    Some(kernel) => kernel.launched |= old.launched,
+                    Some(kernel) => {
+                        kernel.launched |= old.launched;
+                        kernel.lonely &= old.lonely;
+                    }
                     None => updated.0.push(old),
                 }
             }
@@ -63,6 +69,11 @@ impl Kernels {
 
     pub(crate) fn launched(&self) -> impl Iterator<Item = &KernelAnchor> {
         self.0.iter().filter(|kernel| kernel.launched)
+    }
+
+    /// Those above which a lens stands.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &KernelAnchor> {
+        self.0.iter().filter(|kernel| kernel.launched || kernel.lonely)
     }
 
     pub(crate) fn find(&self, id: &KernelId) -> Option<&KernelAnchor> {

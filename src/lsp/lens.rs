@@ -1,4 +1,4 @@
-//! The one line above each launched kernel. Always there, always one line: only its words change.
+//! The one line above each kernel that is no helper of another. Always there, always one line: only its words change.
 
 use super::file_state::{FileState, Phase};
 use super::findings::is_of_environment;
@@ -18,6 +18,9 @@ pub(crate) enum LensAction {
 /// Title and action of the lens of `kernel`.
 pub(crate) fn lens(file: &FileState, kernel: &KernelAnchor) -> (String, LensAction) {
     match file.run.as_ref().map(|run| run.phase) {
+        _ if kernel.lonely => {
+            ("– not judged here: no launch of it was found in this file".to_owned(), LensAction::Check)
+        }
         Some(Phase::Waiting) => ("⟳ waiting to check".to_owned(), LensAction::Cancel),
         Some(Phase::Running { planned: None, .. }) => ("⟳ checking".to_owned(), LensAction::Cancel),
         Some(Phase::Running { done, planned: Some(planned) }) => {
@@ -40,10 +43,15 @@ fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {
 
 /// What a report says of one kernel.
 pub(crate) fn verdict(report: &Report, kernel: &str) -> String {
-    match report.verdict {
-        Verdict::Wrong => wrong(report, kernel),
-        Verdict::CouldNotRun => could_not_run(report),
-        Verdict::Passed => passed(report, kernel),
+    if let Some(why) = report.why_not_judged(kernel) {
+        return format!("– not judged: {}", shortened(why));
+    }
+    let judged = report.of_kernel(kernel);
+    match judged.iter().max_by_key(|part| part.verdict) {
+        Some(worst) if worst.verdict == Verdict::Wrong => wrong(worst, kernel),
+        Some(worst) if worst.verdict == Verdict::CouldNotRun => could_not_run(worst),
+        Some(_) => passed(&judged, kernel),
+        None => "– not judged: no function that is judged launches it".to_owned(),
     }
 }
 
@@ -79,8 +87,8 @@ fn could_not_run(report: &Report) -> String {
 
 /// The first finding that kept the judge from judging.
 pub(crate) fn first_obstacle(report: &Report) -> Option<&Finding> {
-    let of_cases = report.cases.iter().flat_map(|record| &record.findings);
-    report.findings.iter().chain(of_cases).find(|finding| finding.code.verdict() == Verdict::CouldNotRun)
+    let of_cases = report.all_cases().flat_map(|record| &record.findings);
+    report.all_findings().chain(of_cases).find(|finding| finding.code.verdict() == Verdict::CouldNotRun)
 }
 
 /// Why, in a few words.
@@ -88,38 +96,44 @@ pub(crate) fn reason(finding: &Finding) -> String {
     match finding.code {
         Code::NoTorch => "torch is missing".to_owned(),
         Code::NoPython => "no Python was found".to_owned(),
-        _ => {
-            let sentence = finding.message.lines().next().unwrap_or_default();
-            let sentence = sentence.split(". ").next().unwrap_or(sentence).trim_end_matches('.');
-            match sentence.char_indices().nth(REASON_CHARACTERS) {
-                Some((end, _)) => format!("{}…", &sentence[..end]),
-                None => sentence.to_owned(),
-            }
-        }
+        _ => shortened(&finding.message),
+    }
+}
+
+/// The first sentence, if it is short.
+fn shortened(message: &str) -> String {
+    let sentence = message.lines().next().unwrap_or_default();
+    let sentence = sentence.split(". ").next().unwrap_or(sentence).trim_end_matches('.');
+    match sentence.char_indices().nth(REASON_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &sentence[..end]),
+        None => sentence.to_owned(),
     }
 }
 
 /// Only cases that launched the kernel speak for it.
-fn passed(report: &Report, kernel: &str) -> String {
-    let cases: Vec<&CaseRecord> = report
-        .cases
-        .iter()
-        .filter(|record| record.launches.iter().any(|launch| launch.kernel == kernel))
-        .collect();
+fn passed(judged: &[&Report], kernel: &str) -> String {
+    let launched = |record: &&CaseRecord| record.launches.iter().any(|launch| launch.kernel == kernel);
+    let cases: Vec<&CaseRecord> = judged.iter().flat_map(|part| &part.cases).filter(launched).collect();
     if cases.is_empty() {
         return "– not launched in any case".to_owned();
     }
-    let mut parts: Vec<String> = report.oracle.iter().map(|oracle| oracle.label.clone()).collect();
+    let mut parts: Vec<String> = Vec::new();
+    for oracle in judged.iter().filter_map(|part| part.oracle.as_ref()) {
+        if !parts.contains(&oracle.label) {
+            parts.push(oracle.label.clone());
+        }
+    }
     parts.push(plural(cases.len(), "case"));
     let dtypes =
         Dtype::ALL.into_iter().filter(|dtype| cases.iter().any(|record| record.case.dtype == *dtype));
     parts.push(dtypes.map(Dtype::short).collect::<Vec<_>>().join(" "));
     let warnings = cases.iter().filter(|record| !record.findings.is_empty()).count();
-    if warnings > 0 || !report.findings.is_empty() {
+    if warnings > 0 || judged.iter().any(|part| !part.findings.is_empty()) {
         parts.push("with warnings".to_owned());
     }
-    if !report.not_run.is_empty() {
-        parts.push(format!("{} not run", report.not_run.len()));
+    let not_run: usize = judged.iter().map(|part| part.not_run.len()).sum();
+    if not_run > 0 {
+        parts.push(format!("{not_run} not run"));
     }
     format!("✓ {}", parts.join(" · "))
 }

@@ -262,9 +262,15 @@ impl GlobalState {
         match event {
             CheckEvent::Preparing(step) => run.progress.update(step, 0),
             CheckEvent::Planned { cases, oracle } => {
-                run.planned = Some(cases);
-                run.progress.update(format!("{} · {}", plural(cases, "case"), oracle.label), 0);
+                let before = run.done;
+                run.planned = Some(before + cases);
+                let label = format!("{} · {}", plural(cases, "case"), oracle.label);
+                run.progress.update(label, percentage(run, 0.0));
             }
+            CheckEvent::Function { entry } => {
+                run.progress.update(entry.unwrap_or_default(), percentage(run, 0.0));
+            }
+            CheckEvent::FunctionJudged(_) => {}
             CheckEvent::CaseStarted { label, .. } => {
                 run.progress.update(format!("{} · {label}", count(run)), percentage(run, 0.0));
             }
@@ -386,8 +392,8 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
 }
 
 fn is_cancelled(report: &Report) -> bool {
-    let of_cases = report.cases.iter().flat_map(|record| &record.findings);
-    report.findings.iter().chain(of_cases).any(|finding| finding.code == Code::Cancelled)
+    let of_cases = report.all_cases().flat_map(|record| &record.findings);
+    report.all_findings().chain(of_cases).any(|finding| finding.code == Code::Cancelled)
 }
 
 /// The report of a check that gave none.

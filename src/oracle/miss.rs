@@ -38,10 +38,21 @@ pub enum MissKind {
         "`kernel_fn` is itself a `@triton.jit` function and cannot be called from Python; rename it and add `{signature}` that launches it"
     )]
     KernelFnIsKernel { signature: String },
+    #[error(
+        "there are kernels, but nothing in this file launches {}; check the file that launches them, with a comment such as `# warpsmith: ref=torch.nn.functional.silu x=f16[M,N] M=1,127 N=1000` above the function that does, or write such a function here",
+        listed(kernels)
+    )]
+    LaunchedElsewhere { kernels: Vec<String> },
+    #[error("nothing says what `{asked}` should compute; what is judged here: {}", listed(entries))]
+    NotDescribed { asked: String, entries: Vec<String> },
     #[error("{0}")]
     Comment(String),
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl OracleMiss {

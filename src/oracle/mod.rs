@@ -1,4 +1,4 @@
-//! Where truth comes from for one file, and what to call it.
+//! Where truth comes from for the functions of a file, and what to call it.
 
 mod comment;
 mod conventions;
@@ -16,7 +16,7 @@ pub use comment::{Draft, draft};
 pub use miss::{MissKind, OracleMiss};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
-use crate::source::{SourceModel, line_of};
+use crate::source::{Kernel, SourceModel, line_of};
 use crate::spec::Definition;
 
 /// The rung of the ladder, and the words that stand beside every verdict.
@@ -28,7 +28,7 @@ pub struct OracleLabel {
     pub label: String,
 }
 
-/// Where truth comes from for one file.
+/// Where truth comes from for one function of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Oracle {
     pub label: OracleLabel,
@@ -196,19 +196,57 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds where truth comes from for a file. `path` is not read. `asked` chooses among several comments the one
-/// that concerns this kernel.
+/// One function of a file, and where truth comes from for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    /// `None` when not even the function is known.
+    pub entry: Option<String>,
+    pub oracle: Result<Oracle, OracleMiss>,
+}
+
+/// Finds where truth comes from: for each function that a comment describes, else for the one of a convention. At
+/// least one item. `path` is not read. `asked`, a kernel or a function, leaves only what concerns it.
 ///
 /// A comment was written for us and names its function, so it is believed before a convention.
+pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
+    let mut described = comment::find_all(path, text, model);
+    if described.is_empty() {
+        let oracle = by_convention(path, text, model);
+        described.push(Described { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle });
+    }
+    let Some(asked) = asked else { return described };
+    let entries: Vec<String> = described.iter().filter_map(|one| one.entry.clone()).collect();
+    // What a single entry launches is seen when it runs; a call that the code does not show counts as well.
+    let is_only = described.len() == 1 && model.kernels_named(asked).next().is_some();
+    described.retain(|one| is_only || one.concerns(asked, model));
+    if described.is_empty() {
+        let kind = MissKind::NotDescribed { asked: asked.to_owned(), entries };
+        described.push(Described { entry: None, oracle: Err(OracleMiss::new(kind, None)) });
+    }
+    described
+}
+
+impl Described {
+    /// Whether its verdict says something of this kernel or function.
+    fn concerns(&self, asked: &str, model: &SourceModel) -> bool {
+        let Some(entry) = &self.entry else { return true };
+        let launches = model.function(entry).map(|function| function.launches.as_slice()).unwrap_or_default();
+        entry == asked || model.kernels_named(asked).any(|kernel| launches.contains(&kernel.id))
+    }
+}
+
+/// The first of [`find_all`].
 ///
 /// # Errors
 /// Why nothing was found, and what to do next.
 pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Result<Oracle, OracleMiss> {
+    let first = find_all(path, text, model, asked).into_iter().next();
+    first.map_or_else(|| Err(OracleMiss::new(MissKind::NoConvention, None)), |one| one.oracle)
+}
+
+fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
     if model.kernels.is_empty() {
         return Err(OracleMiss::new(MissKind::NoKernel, None));
-    }
-    if let Some(found) = comment::find(path, text, model, asked) {
-        return found;
     }
     let file = conventions::File { path, text, model };
     for convention in conventions::ALL {
@@ -216,5 +254,12 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
             return found;
         }
     }
-    Err(OracleMiss::new(MissKind::NoConvention, None))
+    let lonely = |kernel: &&Kernel| model.is_lonely(kernel);
+    let kernels: Vec<String> =
+        model.kernels.iter().filter(lonely).map(|kernel| kernel.id.0.clone()).collect();
+    let kind = match model.kernels.iter().any(Kernel::is_launched) {
+        false if !kernels.is_empty() => MissKind::LaunchedElsewhere { kernels },
+        _ => MissKind::NoConvention,
+    };
+    Err(OracleMiss::new(kind, None))
 }

@@ -50,7 +50,11 @@ fn every_miss_says_what_to_do() {
     let misses = [
         ("no kernel", found("KERNEL_TYPE = 'softmax'\ndef kernel_fn(x): pass\n")),
         ("no convention", with_kernel("def softmax(x): kernel[(1,)](x)\n")),
-        ("type only in a function", with_kernel("def f(): KERNEL_TYPE = 'softmax'\n")),
+        (
+            "type only in a function",
+            with_kernel("def f(): KERNEL_TYPE = 'softmax'\ndef g(x): kernel[(1,)](x)\n"),
+        ),
+        ("launched elsewhere", with_kernel("")),
         ("unknown type", with_kernel("KERNEL_TYPE = 'softmaxx'\ndef kernel_fn(x): pass\n")),
         ("no literal", with_kernel("KERNEL_TYPE = f'soft{n}'\ndef kernel_fn(x): pass\n")),
         ("imported type", with_kernel("from .types import KERNEL_TYPE\ndef kernel_fn(x): pass\n")),

@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> SourceModel {
     SourceModel {
         kernels,
         string_constants: string_constants(&scopes),
-        functions: module_functions(&scopes),
+        functions: module_functions(&resolver, &launches, &names),
         bindings: bindings(&scopes),
         imports: imports(root, text),
         import_launches,
@@ -192,13 +192,21 @@ fn string_constants(scopes: &Scopes<'_, '_>) -> Vec<StringConstant> {
     constants
 }
 
-fn module_functions(scopes: &Scopes<'_, '_>) -> Vec<ModuleFunction> {
-    let functions = scopes
-        .functions
-        .iter()
-        .filter(|function| function.defined_in == MODULE && !scopes.in_main(function.node.start_byte()));
+fn module_functions(
+    resolver: &Resolver<'_, '_, '_>,
+    launches: &[launches::Launch],
+    names: &[(FunctionId, KernelId)],
+) -> Vec<ModuleFunction> {
+    let scopes = resolver.scopes;
+    let reach = launches::Reach::new(resolver, launches);
+    let launched = |id| reach.kernels(id).into_iter().filter_map(|kernel| id_of(names, kernel)).collect();
+    let functions =
+        scopes.functions.iter().enumerate().filter(|(_, function)| {
+            function.defined_in == MODULE && !scopes.in_main(function.node.start_byte())
+        });
     functions
-        .map(|function| ModuleFunction {
+        .map(|(id, function)| ModuleFunction {
+            launches: launched(id),
             name: function.name.clone(),
             name_range: function.name_node.byte_range(),
             parameters: parameter_names(function.node, scopes.text),

@@ -108,13 +108,13 @@ fn import_launch(range: std::ops::Range<usize>, through: Option<String>) -> Impo
 }
 
 /// Which functions call which, and which kernels each launches itself.
-struct Reach {
+pub(super) struct Reach {
     calls: BTreeMap<FunctionId, BTreeSet<FunctionId>>,
     launches: BTreeMap<FunctionId, BTreeSet<FunctionId>>,
 }
 
 impl Reach {
-    fn new(resolver: &Resolver<'_, '_, '_>, launches: &[Launch]) -> Self {
+    pub(super) fn new(resolver: &Resolver<'_, '_, '_>, launches: &[Launch]) -> Self {
         let mut reach = Self { calls: BTreeMap::new(), launches: BTreeMap::new() };
         for launch in launches {
             if let Some(function) = launch.in_function {
@@ -130,7 +130,7 @@ impl Reach {
     }
 
     /// Kernels launched when this function is called.
-    fn kernels(&self, function: FunctionId) -> Vec<FunctionId> {
+    pub(super) fn kernels(&self, function: FunctionId) -> Vec<FunctionId> {
         let (mut seen, mut waiting) = (BTreeSet::from([function]), vec![function]);
         let mut kernels = BTreeSet::new();
         while let Some(function) = waiting.pop() {

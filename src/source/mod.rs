@@ -129,6 +129,8 @@ pub struct ModuleFunction {
     pub name_range: Range<usize>,
     /// Names in order; `*args` and `**kwargs` keep their stars.
     pub parameters: Vec<String>,
+    /// What a call of it launches, directly or through other functions of this file, as far as the code shows.
+    pub launches: Vec<KernelId>,
 }
 
 /// A module-level name.
@@ -148,6 +150,23 @@ pub struct ImportLaunch {
     /// The function of this file that is called; `None` for a launch itself. Whether the function
     /// really launches may depend on its arguments.
     pub through: Option<String>,
+}
+
+impl SourceModel {
+    /// The module-level function of this name that a call would find.
+    pub fn function(&self, name: &str) -> Option<&ModuleFunction> {
+        self.functions.iter().rfind(|function| function.name == name)
+    }
+
+    /// Kernels of this name or [`KernelId`].
+    pub fn kernels_named(&self, name: &str) -> impl Iterator<Item = &Kernel> {
+        self.kernels.iter().filter(move |kernel| kernel.name == name || kernel.id.0 == name)
+    }
+
+    /// No launch of it was found in this file, and no other kernel of it calls it.
+    pub fn is_lonely(&self, kernel: &Kernel) -> bool {
+        !kernel.is_launched() && !self.kernels.iter().any(|other| other.helpers.contains(&kernel.id))
+    }
 }
 
 /// What importing the file launches, in order of appearance.

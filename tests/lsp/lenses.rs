@@ -170,3 +170,95 @@ fn refreshes_come_with_the_start_and_the_end_and_one_at_a_time() {
     let (second, ()) = server.client_request::<CodeLensRefresh>();
     server.answer(second, json!(null));
 }
+
+/// [`COPY`] with a second kernel and a second function, and a kernel that nothing here launches.
+fn more_functions() -> String {
+    let second = COPY.split_once("@triton.jit").map_or("", |(_, kernel)| kernel);
+    let second = second.replace("copy_kernel", "move_kernel").replace("def copy(", "def move(");
+    format!("{COPY}\n\n@triton.jit{second}\n\n@triton.jit\ndef lonely(x):\n    tl.store(x, 0)\n")
+}
+
+#[test]
+fn each_lens_shows_what_became_of_its_own_function() {
+    const LONELY: &str = "– not judged here: no launch of it was found in this file";
+    let mut server = Server::start();
+    let uri = server.open("copy.py", &more_functions());
+    assert_eq!(server.lens_titles(&uri), ["▶ check", "▶ check", LONELY]);
+    let part = |entry: &str, kernel: &str, report: warpsmith::judge::Report| warpsmith::judge::Report {
+        entry: Some(entry.to_owned()),
+        kernels: vec![kernel.to_owned()],
+        ..report
+    };
+    let good = part("copy", "copy_kernel", passed_report());
+    let wrong =
+        warpsmith::judge::Finding { kernel: None, ..finding(Code::Raised, None, "raised ValueError") };
+    let bad = part(
+        "move",
+        "move_kernel",
+        report_of(vec![failing(launched("move_kernel", case(5, Dtype::Float32)), wrong)]),
+    );
+    let unknown = part("move", "move_kernel", could_not_run(Code::NoOracle, "`f61` is no dtype"));
+    for (parts, second) in [
+        (vec![good.clone(), bad], "✗ wrong: raised · N=5 · f32"),
+        (vec![good.clone(), unknown], "– could not run: `f61` is no dtype"),
+    ] {
+        let verdict = parts[1].verdict;
+        server.command("warpsmith.check", &uri).expect("accepted");
+        let call = server.next_check();
+        call.event(CheckEvent::Function { entry: Some("copy".to_owned()) });
+        plan(&call, 2);
+        case_done(&call, 0);
+        case_done(&call, 1);
+        call.event(CheckEvent::Function { entry: Some("move".to_owned()) });
+        plan(&call, 3);
+        server.lenses_until(&uri, &["⟳ checking 2/5", "⟳ checking 2/5", LONELY]);
+        call.finish(warpsmith::judge::Report {
+            parts,
+            verdict,
+            cases: Vec::new(),
+            entry: None,
+            ..passed_report()
+        });
+        server.lenses_until(&uri, &[PASSED, second, LONELY]);
+        // The error comes with the first, and goes with the second.
+        server.diagnostics();
+    }
+    let left = warpsmith::judge::NotJudged {
+        kernel: "move_kernel".to_owned(),
+        why: "only `move` launches it".to_owned(),
+    };
+    server.command("warpsmith.check", &uri).expect("accepted");
+    server.next_check().finish(warpsmith::judge::Report { not_judged: vec![left], ..good });
+    let not_judged = "– not judged: only `move` launches it";
+    server.lenses_until(&uri, &[PASSED, not_judged, LONELY]);
+}
+
+#[test]
+fn two_kernels_of_one_function_show_its_verdict() {
+    let mut server = Server::start();
+    let text = COPY.replace("    return y", "    second[(1,)](y)\n    return y");
+    let text = format!("{text}\n\n@triton.jit\ndef second(x):\n    tl.store(x, 0)\n");
+    let uri = server.open("copy.py", &text);
+    let both = |n| {
+        let mut record = launched("copy_kernel", case(n, Dtype::Float32));
+        record.launches.extend(launched("second", case(n, Dtype::Float32)).launches);
+        record
+    };
+    let titles = [
+        (report_of(vec![both(16)]), ["✓ AutoKernel copy · torch ref · 1 case · f32"; 2]),
+        (
+            report_of(vec![failing(
+                both(16),
+                finding(Code::OutOfBounds, Some(place("/kernels/copy.py", LOAD_LINE)), "reads past x"),
+            )]),
+            ["✗ wrong: out-of-bounds · N=16 · f32", "✗ wrong: out-of-bounds in copy_kernel · N=16 · f32"],
+        ),
+    ];
+    for (report, expected) in titles {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        server.next_check().finish(report);
+        server.lenses_until(&uri, &expected);
+    }
+    server.close(&uri);
+    while server.diagnostics().version.is_some() {}
+}

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::inputs;
 use super::tolerance::{ErrorSources, tolerance};
 use super::{CaseRecord, Report, Stage, Verdict};
-use crate::oracle::{self, ForeignFile, Mapping, Oracle, Reference, Variant};
+use crate::oracle::{self, Described, ForeignFile, Mapping, Oracle, OracleMiss, Reference, Variant};
 use crate::source;
 
 /// What stands in every repro: philox, comparison, and a `main` that takes kernel, reference and case.
@@ -42,14 +42,13 @@ pub enum ReproError {
 pub fn choose<'a>(report: &'a Report, asked: Option<&str>) -> Result<&'a CaseRecord, ReproError> {
     let Some(asked) = asked else {
         let wrong = |record: &&CaseRecord| record.verdict == Verdict::Wrong;
-        let found = report.cases.iter().filter(wrong).find(|record| refusal(record).is_none());
-        return found.or_else(|| report.cases.iter().find(wrong)).ok_or(ReproError::NothingWrong);
+        let found = report.all_cases().filter(wrong).find(|record| refusal(record).is_none());
+        return found.or_else(|| report.all_cases().find(wrong)).ok_or(ReproError::NothingWrong);
     };
     let named = |record: &&CaseRecord| is_named(record, asked);
-    report.cases.iter().find(named).ok_or_else(|| {
+    report.all_cases().find(named).ok_or_else(|| {
         let labels: Vec<String> = report
-            .cases
-            .iter()
+            .all_cases()
             .map(|record| format!("  {} {}", record.case.stage, record.case.label()))
             .collect();
         ReproError::NoSuchCase { asked: asked.to_owned(), known: labels.join("\n") }
@@ -93,8 +92,7 @@ pub fn script(
         return Err(refusal);
     }
     let unusable = |error: String| ReproError::Unusable(error);
-    let oracle =
-        oracle::find(path, text, &source::parse(text), kernel).map_err(|miss| unusable(miss.to_string()))?;
+    let oracle = oracle_of(path, text, record, kernel)?;
     let variant = oracle.variants.iter().find(|variant| variant.definition.name == record.case.definition);
     let variant = variant.ok_or_else(|| unusable("the case belongs to another text".to_owned()))?;
     let (reference, name) = reference(&oracle, variant)?;
@@ -118,6 +116,24 @@ pub fn script(
         reference.map_or_else(|| "None".to_owned(), |text| literal(&text)),
         python(&case, 0),
     ))
+}
+
+/// Of several described functions the one whose case this is.
+fn oracle_of(
+    path: &Path,
+    text: &str,
+    record: &CaseRecord,
+    kernel: Option<&str>,
+) -> Result<Oracle, ReproError> {
+    let described = oracle::find_all(path, text, &source::parse(text), kernel);
+    let is_of_case = |one: &Described| {
+        let variants = one.oracle.iter().flat_map(|oracle| &oracle.variants);
+        variants.into_iter().any(|variant| variant.definition.name == record.case.definition)
+    };
+    let at = described.iter().position(is_of_case).unwrap_or(0);
+    let unusable = |miss: OracleMiss| ReproError::Unusable(miss.to_string());
+    let nothing = || ReproError::Unusable("nothing says what is right".to_owned());
+    described.into_iter().nth(at).ok_or_else(nothing)?.oracle.map_err(unusable)
 }
 
 /// The source of the reference (`None`: it is in the judged file) and its file's name.

@@ -5,10 +5,10 @@ use crate::lsp::convert::range_to;
 use crate::lsp::global_state::Snapshot;
 use crate::lsp::lens::{LensAction, lens};
 
-/// One lens for each launched kernel, on the first line of its decorators.
+/// One lens for each kernel that is launched here or by nobody here, on the first line of its decorators.
 pub(crate) fn code_lens(snapshot: &Snapshot, params: &CodeLensParams) -> Option<Vec<CodeLens>> {
     let file = snapshot.file.as_ref().filter(|file| file.path.is_some())?;
-    let lenses = file.kernels.launched().map(|kernel| {
+    let lenses = file.kernels.shown().map(|kernel| {
         let (title, action) = lens(file, kernel);
         let name = match action {
             LensAction::Check => CHECK,

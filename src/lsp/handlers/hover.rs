@@ -10,7 +10,7 @@ pub(crate) fn hover(snapshot: &Snapshot, params: &HoverParams) -> Option<Hover> 
     let encoding = snapshot.client.encoding;
     let at = byte_from(&file.document, params.text_document_position_params.position, encoding);
     let line = file.document.line_of(at);
-    let kernel = file.kernels.launched().find(|kernel| {
+    let kernel = file.kernels.shown().find(|kernel| {
         let on_name = kernel.name_range.start <= at && at <= kernel.name_range.end;
         on_name || file.document.line_of(kernel.range.start) == line
     })?;

@@ -21,73 +21,54 @@ use self::define::Entry;
 pub use self::draft::{Draft, draft};
 use self::grammar::{ReferenceName, Value};
 use self::parse::{CommentError, Parsed};
-use self::place::Block;
 use super::{
-    ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference, Variant,
+    Described, ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference,
+    Variant,
 };
 use crate::source::SourceModel;
 use crate::spec::Definition;
 
-/// `None`: the file has no comment for us that names a reference. `asked`: the kernel that the user wants
-/// to see judged, when there are several comments.
-pub(super) fn find(
-    path: &Path,
-    text: &str,
-    model: &SourceModel,
-    asked: Option<&str>,
-) -> Option<Result<Oracle, OracleMiss>> {
-    let found = described(text, model, asked).transpose()?;
-    Some(found.and_then(|(parsed, entry)| oracle(path, model, &parsed, &entry)).map_err(miss))
+/// Each function that a comment for us describes, in order; empty when there is no such comment.
+pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Described> {
+    let failed = |entry, error| Described { entry, oracle: Err(miss(error)) };
+    let blocks = match place::blocks(text) {
+        Ok(blocks) => blocks,
+        Err(error) => return vec![failed(None, error)],
+    };
+    let mut described: Vec<Described> = Vec::new();
+    for block in blocks {
+        let lines: Vec<parse::Line<'_>> =
+            block.lines.iter().map(|line| (line.start, text.get(line.clone()).unwrap_or_default())).collect();
+        let parsed = match parse::parse(&lines, block.range.clone()) {
+            Ok(parsed) if names_a_definition(&parsed) => continue,
+            parsed => parsed,
+        };
+        let entry = block.entry(model);
+        let known =
+            described.iter_mut().find(|one| one.entry.is_some() && one.entry.as_ref() == entry.as_ref().ok());
+        if let (Some(known), Ok(entry)) = (known, &entry) {
+            let message = format!("more than one comment describes `{entry}`; keep one");
+            known.oracle = Err(miss(CommentError::new(message, block.range)));
+            continue;
+        }
+        described.push(match (parsed, entry) {
+            (Err(error), entry) => failed(entry.ok(), error),
+            (Ok(_), Err(error)) => failed(None, error),
+            (Ok(parsed), Ok(entry)) => {
+                let oracle = oracle(path, model, &parsed, &entry).map_err(miss);
+                Described { entry: Some(entry), oracle }
+            }
+        });
+    }
+    described
+}
+
+fn names_a_definition(parsed: &Parsed) -> bool {
+    parsed.comment.items.iter().any(|item| matches!(item.value, Value::Definition(_)))
 }
 
 fn miss(error: CommentError) -> OracleMiss {
     OracleMiss::new(MissKind::Comment(error.message), Some(error.range))
-}
-
-/// The comment to use and the function that it describes.
-fn described(
-    text: &str,
-    model: &SourceModel,
-    asked: Option<&str>,
-) -> Result<Option<(Parsed, String)>, CommentError> {
-    let mut found: Vec<(Parsed, String, Block)> = Vec::new();
-    for block in place::blocks(text)? {
-        let lines: Vec<parse::Line<'_>> =
-            block.lines.iter().map(|line| (line.start, text.get(line.clone()).unwrap_or_default())).collect();
-        let parsed = parse::parse(&lines, block.range.clone())?;
-        if parsed.comment.items.iter().any(|item| matches!(item.value, Value::Definition(_))) {
-            continue;
-        }
-        let entry = block.entry(model)?;
-        found.push((parsed, entry, block));
-    }
-    if found.len() > 1
-        && let Some(asked) = asked
-    {
-        found.retain(|(_, entry, block)| concerns(model, entry, block, asked));
-    }
-    match found.len() {
-        0 => Ok(None),
-        1 => Ok(found.pop().map(|(parsed, entry, _)| (parsed, entry))),
-        count => {
-            let entries: Vec<String> = found.iter().map(|(_, entry, _)| format!("`{entry}`")).collect();
-            let message = format!(
-                "{count} comments describe {}; one is judged at a time: choose it with `--kernel NAME`",
-                entries.join(", ")
-            );
-            let range = found.last().map(|(parsed, _, _)| parsed.range.clone()).unwrap_or_default();
-            Err(CommentError::new(message, range))
-        }
-    }
-}
-
-fn concerns(model: &SourceModel, entry: &str, block: &Block, asked: &str) -> bool {
-    let launched = model
-        .kernels
-        .iter()
-        .filter(|kernel| kernel.name == asked || kernel.id.0 == asked)
-        .any(|kernel| kernel.launches.iter().any(|site| site.function == entry));
-    launched || block.function.as_deref() == Some(asked)
 }
 
 fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Result<Oracle, CommentError> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::grammar::{Comment, Dim, Item, Literal, Profile, ReferenceName, Tensor, Value};
 use super::parse::{Parsed, parse};
-use crate::oracle::{MissKind, Oracle, OracleMiss, Reference, find};
+use crate::oracle::{MissKind, Oracle, OracleMiss, Reference, find, find_all};
 use crate::source;
 use crate::spec::{AxisExpr, Definition, Dtype, Precision};
 
@@ -90,22 +90,61 @@ fn comments_describe_the_function_below_or_the_launcher_of_the_kernel_below() {
     assert!(entry(&gap).unwrap_err().contains("above no function"));
     let beside = format!("{KERNEL}def f(x): kernel[(1,)](x)  # warpsmith: ref=torch.abs x=f32[N] N=5\n");
     assert!(entry(&beside).unwrap_err().contains("lines of its own"));
-    let string = format!("{KERNEL}TEXT = '''\n{ITEMS}def f(x): pass\n'''\n");
+    let string = format!("{KERNEL}TEXT = '''\n{ITEMS}def f(x): pass\n'''\ndef g(x): kernel[(1,)](x)\n");
     assert!(matches!(found(&string).unwrap_err().kind, MissKind::NoConvention));
 }
 
+/// A kernel and the function that launches it, under a comment with this reference.
+fn described(name: &str, items: &str) -> String {
+    format!(
+        "@triton.jit\ndef {name}_kernel(x): pass\n# warpsmith: {items}\ndef {name}(x): {name}_kernel[(1,)](x)\n"
+    )
+}
+
 #[test]
-fn one_of_several_comments_is_chosen_by_the_kernel() {
-    let one = |name: &str| {
-        format!(
-            "@triton.jit\ndef {name}_kernel(x): pass\n# warpsmith: ref=torch.{name} x=f32[N] N=5\ndef {name}(x): {name}_kernel[(1,)](x)\n"
-        )
+fn each_described_function_has_its_own_oracle() {
+    let text = format!(
+        "import triton\n{}{}{}",
+        described("abs", "ref=torch.abs x=f32[N] N=5"),
+        described("neg", "ref=torch.neg x=f61[N] N=5"),
+        described("exp", "ref=torch.exp x=f32[N] N=5"),
+    );
+    let all = |asked| find_all(Path::new("f.py"), &text, &source::parse(&text), asked);
+    let entries = |asked| -> Vec<(Option<String>, bool)> {
+        all(asked).into_iter().map(|one| (one.entry, one.oracle.is_ok())).collect()
     };
-    let text = format!("import triton\n{}{}", one("abs"), one("neg"));
-    let asked = |kernel| find(Path::new("f.py"), &text, &source::parse(&text), kernel);
-    assert!(asked(None).unwrap_err().to_string().contains("`abs`, `neg`"));
-    assert_eq!(asked(Some("neg_kernel")).unwrap().entry, "neg");
-    assert_eq!(asked(Some("abs_kernel")).unwrap().entry, "abs");
+    let entry = |name: &str, good| (Some(name.to_owned()), good);
+    assert_eq!(entries(None), [entry("abs", true), entry("neg", false), entry("exp", true)]);
+    assert_eq!(entries(Some("exp_kernel")), [entry("exp", true)]);
+    assert_eq!(entries(Some("abs")), [entry("abs", true)]);
+    assert_eq!(entries(Some("neg")), [entry("neg", false)]);
+    let other = format!("{text}@triton.jit\ndef lonely(x): pass\ndef f(x): lonely[(1,)](x)\n");
+    let asked = |name| find(Path::new("f.py"), &other, &source::parse(&other), Some(name)).unwrap_err();
+    for name in ["lonely", "f"] {
+        let told =
+            format!("nothing says what `{name}` should compute; what is judged here: `abs`, `neg`, `exp`");
+        assert_eq!(asked(name).to_string(), told);
+    }
+}
+
+#[test]
+fn two_comments_for_one_function_contradict_one_another() {
+    let text = "import triton\n# warpsmith: ref=torch.abs x=f32[N] N=5\n@triton.jit\ndef kernel(x): pass\n# warpsmith: \
+                ref=torch.neg x=f32[N] N=5\ndef f(x): kernel[(1,)](x)\n";
+    let described = find_all(Path::new("f.py"), text, &source::parse(text), None);
+    assert_eq!(described.len(), 1, "{described:?}");
+    let miss = described[0].oracle.as_ref().unwrap_err();
+    assert_eq!(miss.to_string(), "more than one comment describes `f`; keep one");
+}
+
+#[test]
+fn a_kernel_that_another_file_launches_is_told_so() {
+    let text = "import triton\n@triton.jit\ndef helper(x): pass\n@triton.jit\ndef kernel(x): helper(x)\n";
+    let miss = found(text).unwrap_err();
+    assert_eq!(miss.kind, MissKind::LaunchedElsewhere { kernels: vec!["kernel".to_owned()] });
+    let there =
+        "from kernels import kernel\n\n# warpsmith: ref=torch.abs x=f32[N] N=5\ndef f(x): kernel[(1,)](x)\n";
+    assert_eq!(found(there).unwrap().entry, "f");
 }
 
 #[test]

@@ -328,10 +328,16 @@ impl Server {
     /// Asks for the lens until its title fits: the state behind it may be on its way.
     #[track_caller]
     pub(crate) fn lens_until(&mut self, uri: &Uri, wanted: &str) {
+        self.lenses_until(uri, &[wanted]);
+    }
+
+    /// The same for the lenses of several kernels.
+    #[track_caller]
+    pub(crate) fn lenses_until(&mut self, uri: &Uri, wanted: &[&str]) {
         let mut last = Vec::new();
         for _ in 0..2000 {
             last = self.lens_titles(uri);
-            if last == [wanted] {
+            if last == wanted {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -111,6 +111,10 @@ pub(crate) fn mismatch() -> Finding {
 
 pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
     Report {
+        entry: Some("copy".to_owned()),
+        kernels: vec!["copy_kernel".to_owned()],
+        parts: Vec::new(),
+        not_judged: Vec::new(),
         oracle: Some(OracleLabel { rung: 0, label: "AutoKernel copy · torch ref".to_owned() }),
         verdict: cases.iter().map(|record| record.verdict).max().unwrap_or(Verdict::CouldNotRun),
         cases,
