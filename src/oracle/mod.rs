@@ -196,6 +196,15 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// Why there is nothing to judge in a text without kernels.
+fn no_kernel(text: &str) -> OracleMiss {
+    const DECORATOR: &str = "@triton.jit";
+    text.find(DECORATOR).map_or_else(
+        || OracleMiss::new(MissKind::NoKernel, None),
+        |at| OracleMiss::new(MissKind::KernelInString, Some(at..at + DECORATOR.len())),
+    )
+}
+
 /// Finds where truth comes from for a file. `path` is not read. `asked` chooses among several comments the one
 /// that concerns this kernel.
 ///
@@ -205,7 +214,7 @@ fn listed(words: &[&str]) -> String {
 /// Why nothing was found, and what to do next.
 pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Result<Oracle, OracleMiss> {
     if model.kernels.is_empty() {
-        return Err(OracleMiss::new(MissKind::NoKernel, None));
+        return Err(no_kernel(text));
     }
     if let Some(found) = comment::find(path, text, model, asked) {
         return found;
