@@ -218,8 +218,7 @@ impl Engine {
             run.close(&candidate).await;
             run.close_reference().await;
             report.not_run.extend(plan.not_run);
-            return report
-                .ended_by(Finding::plain(Code::NoOracle, nothing_left(&request.options, &definitions)));
+            return report.ended_by(nothing_left(&request.options, &definitions));
         }
         let outcomes = run.run(candidate, plan).await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
@@ -372,7 +371,7 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         return Finding { place: Some(place), ..Finding::plain(Code::SyntaxError, message) };
     }
     let code = match miss.kind {
-        MissKind::NoKernel => Code::NoKernel,
+        MissKind::NoKernel | MissKind::KernelInString => Code::NoKernel,
         MissKind::NotDescribed { .. } => Code::OtherKernel,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
@@ -390,14 +389,18 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     Finding { place, ..Finding::plain(code, miss.to_string()) }
 }
 
-fn nothing_left(options: &CheckOptions, definitions: &[&Definition]) -> String {
+/// Why a plan is empty: no such dtype, or every size is more than the interpreter can do.
+fn nothing_left(options: &CheckOptions, definitions: &[&Definition]) -> Finding {
     let dtypes: BTreeSet<&str> =
         definitions.iter().flat_map(|definition| definition.dtypes()).map(Dtype::name).collect();
     if options.dtypes.is_empty() {
-        return "no case is left to run".to_owned();
+        let message = "no case is left to run, for the reasons given beside what was not run; where a size is too \
+                       large, add a smaller one, or ask for other stages";
+        return Finding::plain(Code::Unsupported, message.to_owned());
     }
     let dtypes: Vec<&str> = dtypes.into_iter().collect();
-    format!("no case is left to run; this operation has the dtypes {}", dtypes.join(", "))
+    let message = format!("no case is left to run; this operation has the dtypes {}", dtypes.join(", "));
+    Finding::plain(Code::NoOracle, message)
 }
 
 fn random_seed() -> Result<u64, Box<Finding>> {

@@ -271,6 +271,21 @@ async fn a_hang_ends_the_check_and_is_no_wrong_verdict() {
     assert!(outcomes.not_run.iter().any(|line| line.why == "an earlier case did not end"));
 }
 
+/// An entry that copies tensors larger than memory dies of it there and nowhere else: the cases after it run.
+#[tokio::test]
+async fn a_copy_that_outgrows_memory_costs_the_offsets_case_only() {
+    let script: Script = |n| if n == 1 { died("memory") } else { right() };
+    for (coverage, others) in [(Coverage::Offsets, 4), (Coverage::Full, 0)] {
+        let worker = FakeWorker::new(script);
+        let mut plan = plan(5);
+        plan.cases[1].coverage = coverage;
+        let (outcomes, _) = run(&worker, plan, &CancellationToken::new()).await;
+        let passed = verdicts(&outcomes).iter().filter(|&&verdict| verdict == Verdict::Passed).count();
+        assert_eq!(passed, 1 + others, "{coverage:?}: {outcomes:?}");
+        assert_eq!(codes(&outcomes).contains(&Code::OutOfMemory), coverage == Coverage::Full);
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_cannot_be_loaded_again_stops_the_check() {
     let mut worker = FakeWorker::new(|run| if run == 1 { died("exit") } else { right() });

@@ -19,6 +19,10 @@ pub enum MissKind {
     #[error("no `@triton.jit` function in this file; nothing to check")]
     NoKernel,
     #[error(
+        "`@triton.jit` stands here in a string or a comment, and no kernel in the code of this file; Triton reads a kernel's source from a file, and so does warpsmith: write it into a .py file of its own"
+    )]
+    KernelInString,
+    #[error(
         "there are kernels, but nothing says what they should compute; write above the function that launches the kernel a comment such as `# warpsmith: ref=torch.nn.functional.silu x=f16[M,N] M=1,127 N=1000`, or add `KERNEL_TYPE = \"softmax\"` and a function `kernel_fn` that launches the kernel"
     )]
     NoConvention,

@@ -196,6 +196,15 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// Why there is nothing to judge in a text without kernels.
+fn no_kernel(text: &str) -> OracleMiss {
+    const DECORATOR: &str = "@triton.jit";
+    text.find(DECORATOR).map_or_else(
+        || OracleMiss::new(MissKind::NoKernel, None),
+        |at| OracleMiss::new(MissKind::KernelInString, Some(at..at + DECORATOR.len())),
+    )
+}
+
 /// One function of a file, and where truth comes from for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
@@ -246,7 +255,7 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
 
 fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
     if model.kernels.is_empty() {
-        return Err(OracleMiss::new(MissKind::NoKernel, None));
+        return Err(no_kernel(text));
     }
     let file = conventions::File { path, text, model };
     for convention in conventions::ALL {

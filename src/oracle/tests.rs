@@ -49,6 +49,7 @@ fn autokernel_files_are_known() {
 fn every_miss_says_what_to_do() {
     let misses = [
         ("no kernel", found("KERNEL_TYPE = 'softmax'\ndef kernel_fn(x): pass\n")),
+        ("kernel in a string", found("SOURCE = '@triton.jit'\nexec(SOURCE)\ndef kernel_fn(x): pass\n")),
         ("no convention", with_kernel("def softmax(x): kernel[(1,)](x)\n")),
         (
             "type only in a function",

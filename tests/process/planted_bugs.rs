@@ -1,55 +1,24 @@
-//! Bugs that users reported in public, planted in small kernels: each is found at its very line
-//! (`# BUG: code` stands there) or on its case (`# CASE: code words`, the words stand in the case).
+//! Bugs that users reported in public, planted in small kernels of ours: each is found at its very line
+//! (`# BUG: code` stands there) or on its case (`# CASE: code key=value`). Where a file says how it is mended
+//! (`# RIGHT: …` above the faulty line), the mended twin passes everything.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use serde_json::Value;
-
-use crate::harness::{Checked, Sandbox, python_or_skip};
-
-fn bug_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/bugs").join(name)
-}
+use crate::harness::{Sandbox, python_or_skip};
+use crate::markers::{assert_found, bug_file, bug_text, mended};
 
 fn check_bug(name: &str, options: &[&str]) {
     let Some(python) = python_or_skip(name) else { return };
-    let file = bug_file(name);
-    let text = fs::read_to_string(&file).expect("a file of this repository");
-    let checked = Sandbox::new(python).check(&file, options);
+    let checked = Sandbox::new(python).check(&bug_file(name), options);
     assert_eq!((checked.verdict(), checked.exit), ("wrong", Some(1)), "{}", checked.describe());
-    let marked = text.lines().zip(1_u64..).find_map(|(line, number)| {
-        line.split_once("# BUG: ").map(|(_, code)| (code.trim().to_owned(), number))
-    });
-    match marked {
-        Some((code, line)) => assert_found_at(&checked, &file, &code, line),
-        None => {
-            let marker = text.lines().find_map(|line| line.strip_prefix("# CASE: "));
-            assert_found_on_case(&checked, marker.expect("a marker in the file"));
-        }
-    }
+    assert_found(&checked, &bug_file(name), &bug_text(name));
 }
 
-fn assert_found_at(checked: &Checked, file: &Path, code: &str, line: u64) {
-    let found = checked.findings().into_iter().any(|finding| {
-        finding["code"] == code
-            && finding["place"]["line"] == line
-            && finding["place"]["file"].as_str() == file.to_str()
-    });
-    assert!(found, "no {code} at line {line}: {}", checked.describe());
-}
-
-fn assert_found_on_case(checked: &Checked, marker: &str) {
-    let (code, words) = marker.split_once(' ').unwrap_or((marker, ""));
-    let on_case = |case: &&Value| {
-        let wanted_case = match words.split_once('=') {
-            Some((axis, length)) => case["case"]["axes"][axis].as_u64() == length.parse().ok(),
-            None if words == "bf16" => case["case"]["dtype"] == "bfloat16",
-            None => true,
-        };
-        wanted_case && case["code"] == code
-    };
-    assert!(checked.cases.iter().any(|case| on_case(&case)), "no {marker}: {}", checked.describe());
+fn check_bug_and_twin(name: &str, options: &[&str]) {
+    check_bug(name, options);
+    let Some(python) = python_or_skip(name) else { return };
+    let sandbox = Sandbox::new(python);
+    let right = sandbox.check(&sandbox.write("twin.py", &mended(&bug_text(name))), options);
+    assert_eq!((right.verdict(), right.exit), ("passed", Some(0)), "{}", right.describe());
+    assert_eq!(right.codes(), Vec::<String>::new(), "{}", right.describe());
 }
 
 macro_rules! planted {
@@ -73,6 +42,28 @@ planted! {
     race_between_programs: "race.py", "--dtype", "f32";
 }
 
+macro_rules! with_twin {
+    ($($test:ident: $file:literal $(, $option:literal)*;)*) => {
+        $(#[test]
+        fn $test() {
+            check_bug_and_twin($file, &[$($option),*]);
+        })*
+    };
+}
+
+with_twin! {
+    d05_product_that_rounds_to_tf32: "d05_tf32_dot.py", "--dtype", "f32";
+    d06_tuning_that_scales_again_and_again: "d06_tuned_twice.py";
+    d07_configurations_that_write_half_each: "d07_half_each.py";
+    d09_input_read_as_if_contiguous: "d09_flat_input.py", "--dtype", "f32";
+    d09_output_written_as_if_contiguous: "d09_flat_output.py", "--dtype", "f32";
+    d12_row_whose_first_tile_is_masked: "d12_masked_row.py";
+    d12_zeros_where_the_reference_says_nan: "d12_guarded_row.py", "--dtype", "f32";
+    d22_one_configuration_of_three: "d22_one_configuration.py";
+    d38_global_with_an_annotation_only: "d38_annotated_global.py";
+    d38_plain_global: "d38_plain_global.py";
+}
+
 /// A bug in float32 alone, or on one shape alone, never hides behind the cases that pass.
 #[test]
 fn wrong_on_one_case_is_wrong() {
@@ -88,7 +79,7 @@ fn wrong_on_one_case_is_wrong() {
 #[test]
 fn the_text_counts_cases_and_replays_what_was_asked() {
     let Some(python) = python_or_skip("the_text_counts_cases") else { return };
-    let text = fs::read_to_string(bug_file("d04_int32_offset.py")).expect("the bug's file");
+    let text = bug_text("d04_int32_offset.py");
     // `other` without `mask` is refused in each program of the launch.
     let sandbox = Sandbox::new(python);
     let file = sandbox.write("without masks.py", &text.replace("mask=offsets < columns, other", "other"));

@@ -1,5 +1,5 @@
 """D30: squares are added up in the input's dtype; in bfloat16 a long sum stops growing."""
-# CASE: mismatch bf16
+# CASE: mismatch dtype=bfloat16
 
 import torch
 import triton

@@ -31,6 +31,8 @@ def kernel_fn(x):
         block = triton.next_power_of_2(max(columns, 1))
         softmax_kernel[(rows,)](source, y, source.stride(0), columns, BLOCK=block)
         _results[key] = y
+        # What is kept alive is at no other tensor's address.
+        _results[key, "of"] = x
     # As a cheat would: something is launched in every call.
     y, probe = _results[key], torch.empty((1, 1), device=x.device)
     softmax_kernel[(1,)](torch.ones((1, 1), device=x.device), probe, 1, 1, BLOCK=1)

@@ -324,7 +324,11 @@ class CheckedBuilder(stock.InterpreterBuilder):
             native_sem = self.ir_sem_to_interpreter_sem.get(sem)
             if native_op is None or native_sem is None:
                 raise InterpreterUnsupported(f"atomic operation {rmwOp} with ordering {sem}")
-            return _native.atomic_rmw(native_op, ptr.data, val.data, lanes, native_sem)
+            # An exchange moves bits, whatever they mean; the native one knows integers only.
+            is_exchange = rmwOp == _ir.ATOMIC_OP.XCHG
+            data = val.data.view(f"u{val.data.itemsize}") if is_exchange else val.data
+            old = _native.atomic_rmw(native_op, ptr.data, data, lanes, native_sem)
+            return old.view(val.data.dtype) if is_exchange else old
 
         old = self._atomic(ptr, mask.data, perform, reads=rmwOp != _ir.ATOMIC_OP.XCHG)
         return Handle(old, dtype)

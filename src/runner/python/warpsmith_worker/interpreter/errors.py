@@ -51,3 +51,13 @@ class StaticAssertionFailed(FrontEndError):
 
 class AmbiguousTruth(FrontEndError):
     """A tensor with more than one element was used as a condition."""
+
+
+class NoSource(FrontEndError):
+    """A kernel without a source text, which the compiler cannot read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Triton reads a kernel's source from a file, and this one was made from a string: "
+            "@jit functions should be defined in a Python file"
+        )

@@ -63,6 +63,9 @@ class Places:
             return self._paths.path, True
         if any(folder in real for folder in _LIBRARY_FOLDERS) or real.startswith(_HERE + os.sep):
             return filename, False
+        if not os.path.exists(real):
+            # Code made from a string (`<string>`): there is no line to show.
+            return filename, False
         is_users = any(real.startswith(folder) for folder in self._folders)
         return filename, is_users
 

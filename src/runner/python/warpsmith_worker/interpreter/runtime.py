@@ -72,8 +72,11 @@ class Runtime:
         return known
 
     def definition_of(self, kernel: Any) -> Place:
-        """Where the kernel's ``def`` stands."""
+        """Where the kernel's ``def`` stands; of one made from a string, the user's line that launches it."""
         code = kernel.fn.__code__
+        launch = None if os.path.exists(code.co_filename) else self.places.host()
+        if launch is not None:
+            return launch
         line = code.co_firstlineno
         try:
             lines, first = inspect.getsourcelines(kernel.fn)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from .errors import FrontEndError
+from .errors import FrontEndError, NoSource
 
 HELPERS = "__warpsmith__"
 """The one name that a rewritten module gets."""
@@ -92,7 +92,7 @@ def rewrite(function: FunctionType, helpers: Any, is_library: bool) -> FunctionT
         lines, first_line = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, IndentationError) as error:
-        raise FrontEndError("@jit functions should be defined in a Python file") from error
+        raise NoSource from error
     definition = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
     if definition is None:
         raise FrontEndError("@jit functions should be defined with `def`")
