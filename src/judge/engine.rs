@@ -14,7 +14,7 @@ use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::run::{CheckRun, Outcomes, Source};
-use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
+use super::{Code, Finding, NotRun, Provenance, Report, Timeline, Verdict, stages};
 use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
@@ -148,7 +148,8 @@ impl Engine {
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
         let plan = stages::plan(&definitions, &request.options, seed, run.foreign.is_none());
-        report.not_run = not_chosen;
+        let left_out = oracle.left_out.iter().map(|line| NotRun::new(&line.what, &line.why));
+        report.not_run = not_chosen.into_iter().chain(left_out).collect();
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
@@ -259,7 +260,8 @@ impl Engine {
                 self.source_of(path, &text)?
             }
         };
-        Ok(Some(ForeignRun::new(source, reference.function.clone())))
+        let is_text = matches!(reference.file, ForeignFile::Text { .. });
+        Ok(Some(ForeignRun::new(source, reference.function.clone(), is_text)))
     }
 
     fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
@@ -367,11 +369,13 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     }
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
+        MissKind::NotJudged(_) => Code::Unsupported,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
+        | MissKind::Described(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

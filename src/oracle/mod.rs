@@ -42,6 +42,24 @@ pub struct Oracle {
     /// Outputs that the entry writes into an argument, by name; all of them or none. Then what it returns
     /// does not matter.
     pub destinations: Vec<Mapping>,
+    /// Cases that are told of but cannot be run.
+    pub left_out: Vec<LeftOut>,
+    /// Files besides the judged one that say what is right.
+    pub files: Vec<PathBuf>,
+}
+
+/// A case, or several, that somebody described and that is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub what: String,
+    /// Completes "not run: `what` (`why`)".
+    pub why: String,
+}
+
+impl LeftOut {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
 }
 
 /// Who computes the expected values.
@@ -196,7 +214,7 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds where truth comes from for a file. `path` is not read. `asked` chooses among several comments the one
+/// Finds where truth comes from for a file. `path` is not read, files beside and above it may be. `asked` chooses among several comments the one
 /// that concerns this kernel.
 ///
 /// A comment was written for us and names its function, so it is believed before a convention.

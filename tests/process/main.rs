@@ -6,6 +6,7 @@
 mod bad_inputs;
 mod comment;
 mod environment;
+mod flashinfer;
 mod harness;
 mod life;
 mod planted_bugs;

@@ -6,6 +6,7 @@
 //! ```
 
 mod define;
+mod definition;
 mod draft;
 mod grammar;
 mod parse;
@@ -28,7 +29,7 @@ use super::{
 use crate::source::SourceModel;
 use crate::spec::Definition;
 
-/// `None`: the file has no comment for us that names a reference. `asked`: the kernel that the user wants
+/// `None`: the file has no comment for us. `asked`: the kernel that the user wants
 /// to see judged, when there are several comments.
 pub(super) fn find(
     path: &Path,
@@ -37,7 +38,35 @@ pub(super) fn find(
     asked: Option<&str>,
 ) -> Option<Result<Oracle, OracleMiss>> {
     let found = described(text, model, asked).transpose()?;
-    Some(found.and_then(|(parsed, entry)| oracle(path, model, &parsed, &entry)).map_err(miss))
+    Some(found.map_err(miss).and_then(|(parsed, entry)| {
+        let comment =
+            Described { parsed: &parsed, entry: &entry, base: path.parent().unwrap_or(Path::new("")) };
+        oracle_of(&comment, &Judged { path, text, model })
+    }))
+}
+
+/// A comment, or what says the same elsewhere, and where names of files in it start from.
+pub(super) struct Described<'a> {
+    pub(super) parsed: &'a Parsed,
+    /// The function that it describes.
+    pub(super) entry: &'a str,
+    pub(super) base: &'a Path,
+}
+
+/// The file that is judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judged<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+    pub(super) model: &'a SourceModel,
+}
+
+/// Where truth comes from by these items, whether a Definition or a reference is named.
+pub(super) fn oracle_of(described: &Described<'_>, judged: &Judged<'_>) -> Result<Oracle, OracleMiss> {
+    match definition::named(described.parsed) {
+        Some(_) => definition::oracle(described, judged),
+        None => oracle(described, judged.model).map_err(miss),
+    }
 }
 
 fn miss(error: CommentError) -> OracleMiss {
@@ -55,9 +84,6 @@ fn described(
         let lines: Vec<parse::Line<'_>> =
             block.lines.iter().map(|line| (line.start, text.get(line.clone()).unwrap_or_default())).collect();
         let parsed = parse::parse(&lines, block.range.clone())?;
-        if parsed.comment.items.iter().any(|item| matches!(item.value, Value::Definition(_))) {
-            continue;
-        }
         let entry = block.entry(model)?;
         found.push((parsed, entry, block));
     }
@@ -90,11 +116,12 @@ fn concerns(model: &SourceModel, entry: &str, block: &Block, asked: &str) -> boo
     launched || block.function.as_deref() == Some(asked)
 }
 
-fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Result<Oracle, CommentError> {
+fn oracle(described: &Described<'_>, model: &SourceModel) -> Result<Oracle, CommentError> {
+    let Described { parsed, entry, base } = *described;
     let function = model.functions.iter().rfind(|function| function.name == entry);
     let parameters = function.map(|function| function.parameters.as_slice());
     let (definition, name) = define::define(parsed, &Entry { name: entry, parameters })?;
-    let (reference, told) = referred(path, model, parsed, entry, &name)?;
+    let (reference, told) = referred(base, model, parsed, entry, &name)?;
     let in_signature = |name: &String| parameters.is_some_and(|parameters| parameters.contains(name));
     let outputs = definition.outputs.iter().map(|(name, _)| name);
     let destinations = outputs.filter(|name| in_signature(name)).map(same_name(false)).collect();
@@ -108,6 +135,8 @@ fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Res
         reference,
         stated_at: Some(reference_range(parsed)),
         destinations,
+        left_out: Vec::new(),
+        files: Vec::new(),
     })
 }
 
@@ -123,7 +152,7 @@ fn mappings(definition: &Definition, parsed: &Parsed) -> Vec<Mapping> {
 
 /// Who computes the expected values, and how that is told.
 fn referred(
-    path: &Path,
+    base: &Path,
     model: &SourceModel,
     parsed: &Parsed,
     entry: &str,
@@ -152,7 +181,7 @@ fn referred(
             Ok((foreign(ForeignFile::Same, function), format!("{function} · ref from the same file")))
         }
         ReferenceName::OtherFile { path: relative, function } => {
-            let file: PathBuf = path.parent().unwrap_or(Path::new("")).join(relative);
+            let file: PathBuf = base.join(relative);
             Ok((foreign(ForeignFile::Other(file), function), format!("{relative}::{function}")))
         }
     }
