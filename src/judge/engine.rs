@@ -14,7 +14,7 @@ use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::run::{CheckRun, Source};
-use super::{Code, Finding, Report, stages};
+use super::{Code, Finding, NotRun, Report, stages};
 use crate::oracle::{self, Described, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
@@ -211,7 +211,8 @@ impl Engine {
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
         let plan = stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none());
-        report.not_run = not_chosen;
+        let left_out = oracle.left_out.iter().map(|line| NotRun::new(&line.what, &line.why));
+        report.not_run = not_chosen.into_iter().chain(left_out).collect();
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
@@ -292,7 +293,8 @@ impl Engine {
                 self.source_of(path, &text)?
             }
         };
-        Ok(Some(ForeignRun::new(source, reference.function.clone())))
+        let is_text = matches!(reference.file, ForeignFile::Text { .. });
+        Ok(Some(ForeignRun::new(source, reference.function.clone(), is_text)))
     }
 
     fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
@@ -373,12 +375,14 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     let code = match miss.kind {
         MissKind::NoKernel | MissKind::KernelInString => Code::NoKernel,
         MissKind::NotDescribed { .. } => Code::OtherKernel,
+        MissKind::NotJudged(_) => Code::Unsupported,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::LaunchedElsewhere { .. }
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
+        | MissKind::Described(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

@@ -25,6 +25,8 @@ const DEATH_LIMIT: u32 = 3;
 pub(super) struct ForeignRun {
     source: Source,
     function: String,
+    /// Its source is no file that could be opened: lines of it are told in words.
+    is_text: bool,
     process: Mutex<Process>,
 }
 
@@ -35,8 +37,20 @@ struct Process {
 }
 
 impl ForeignRun {
-    pub(super) fn new(source: Source, function: String) -> Self {
-        Self { source, function, process: Mutex::default() }
+    pub(super) fn new(source: Source, function: String, is_text: bool) -> Self {
+        Self { source, function, is_text, process: Mutex::default() }
+    }
+
+    /// What it raised, told as no fault of the kernel. `when` follows its name.
+    fn raised(&self, raised: Finding, when: &str) -> Finding {
+        let mut message = format!("the reference `{}`{when}: {}", self.function, raised.message);
+        let mut place = raised.place;
+        if self.is_text
+            && let Some(line) = place.take_if(|place| place.file == self.source.path)
+        {
+            message.push_str(&format!(" (line {} of its source)", line.line));
+        }
+        Finding { code: Code::ReferenceFailed, message, kernel: None, place, ..raised }
     }
 
     fn failed(&self, what: &str) -> Finding {
@@ -86,10 +100,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 Err(message) => Finding::plain(Code::JudgeFailed, message),
             },
             Ok(Outcome::Raised(raised)) => {
-                let finding = assess::raised_finding(&raised);
-                let message =
-                    format!("the reference `{}` cannot be loaded: {}", foreign.function, finding.message);
-                Finding { code: Code::ReferenceFailed, message, ..finding }
+                foreign.raised(assess::raised_finding(&raised), " cannot be loaded")
             }
             Ok(Outcome::Died(died)) => {
                 process.deaths += 1;
@@ -200,10 +211,8 @@ impl<W: Worker> CheckRun<'_, W> {
                 read(value).map_err(|message| Finding::plain(Code::JudgeFailed, message))
             }
             Ok(Outcome::Raised(raised)) => {
-                let raised = assess::raised_finding(&raised);
                 let on = if widened { " on float64 inputs" } else { "" };
-                let message = format!("the reference `{}`{on}: {}", foreign.function, raised.message);
-                Err(Finding { code: Code::ReferenceFailed, message, kernel: None, ..raised })
+                Err(foreign.raised(assess::raised_finding(&raised), on))
             }
             Ok(Outcome::Died(died)) => {
                 let mut process = foreign.process.lock().await;

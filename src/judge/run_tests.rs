@@ -168,6 +168,8 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         reference: Reference::Ours,
         stated_at: None,
         destinations: Vec::new(),
+        left_out: Vec::new(),
+        files: Vec::new(),
     };
     let source = Source {
         path: "/k.py".to_owned(),

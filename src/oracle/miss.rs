@@ -51,6 +51,12 @@ pub enum MissKind {
     NotDescribed { asked: String, entries: Vec<String> },
     #[error("{0}")]
     Comment(String),
+    /// What a file beside this one says cannot be used.
+    #[error("{0}")]
+    Described(String),
+    /// It is known what is meant, and this version cannot judge it.
+    #[error("{0}")]
+    NotJudged(String),
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
 }

@@ -42,6 +42,24 @@ pub struct Oracle {
     /// Outputs that the entry writes into an argument, by name; all of them or none. Then what it returns
     /// does not matter.
     pub destinations: Vec<Mapping>,
+    /// Cases that are told of but cannot be run.
+    pub left_out: Vec<LeftOut>,
+    /// Files besides the judged one that say what is right.
+    pub files: Vec<PathBuf>,
+}
+
+/// A case, or several, that somebody described and that is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub what: String,
+    /// Completes "not run: `what` (`why`)".
+    pub why: String,
+}
+
+impl LeftOut {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
 }
 
 /// Who computes the expected values.
@@ -214,7 +232,8 @@ pub struct Described {
 }
 
 /// Finds where truth comes from: for each function that a comment describes, else for the one of a convention. At
-/// least one item. `path` is not read. `asked`, a kernel or a function, leaves only what concerns it.
+/// least one item. `path` is not read,
+/// files beside and above it may be. `asked`, a kernel or a function, leaves only what concerns it.
 ///
 /// A comment was written for us and names its function, so it is believed before a convention.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {

@@ -31,7 +31,7 @@ pub struct Definition {
     /// Definition made on the fly whose outputs the reference itself tells, case by case.
     #[serde(serialize_with = "as_map")]
     pub outputs: Vec<(String, TensorSpec)>,
-    /// Python expressions over axes and inputs; parsed, never evaluated.
+    /// Python expressions over axes and inputs; see [`Self::constraint_holds`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
     /// Python source with a top-level `run`.

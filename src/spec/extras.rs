@@ -44,6 +44,10 @@ pub struct Extras {
     /// Named values of all variable axes, in the file's order.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
     pub sizes: Vec<(String, AxisValues)>,
+    /// Values of scalar inputs that belong to one of `sizes`, by its name, where they are not those of `args`. A
+    /// size that stands here is not crossed with `vary`.
+    #[serde(skip)]
+    pub size_scalars: BTreeMap<String, BTreeMap<String, Value>>,
     /// Only `sizes` are judged, no others are made up: nobody says that the entry takes them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub only_sizes: bool,

@@ -13,7 +13,7 @@ use super::reader::{At, Object, Reader, listed};
 
 impl Definition {
     /// Reads a Definition from the text of a file. `file_name` may be a path; the Definition must be
-    /// named like its stem.
+    /// named like its stem, unless that is `definition`, or the `op_type` with which the name begins.
     ///
     /// # Errors
     /// Everything that makes it unusable, each with its JSON path and place. What only deserves a look
@@ -77,8 +77,13 @@ fn check_name(reader: &mut Reader<'_>, root: &Object<'_>, name: Option<&str>, fi
     let path = Path::new(file_name);
     let is_json = path.extension().is_some_and(|extension| extension == "json");
     let stem = path.file_stem().and_then(|stem| stem.to_str());
+    // Beside a kernel it may be called after what it is.
+    let op_type = root.get("op_type").and_then(|at| at.value.as_str());
+    let says_the_kind = |name: &str, stem: &str| Some(stem) == op_type && name.starts_with(stem);
     if let (true, Some(name), Some(stem)) = (is_json, name, stem)
         && name != stem
+        && stem != "definition"
+        && !says_the_kind(name, stem)
     {
         let path = root.path.key("name");
         let fix = format!("rename the file to `{name}.json` or the Definition to `{stem}`");

@@ -52,6 +52,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
         layouts: words(reader, &object, "layouts"),
         bench: read_bench(reader, &object, &sizes),
         sizes,
+        size_scalars: Default::default(),
         only_sizes: reader.boolean(&object, "only_sizes"),
         flops: read_expression(reader, object.get("flops"), definition, &[ITEMSIZE]),
         bytes: read_expression(reader, object.get("bytes"), definition, &[ITEMSIZE]),

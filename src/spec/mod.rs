@@ -3,6 +3,7 @@
 
 mod axes;
 mod builtin;
+mod constraint;
 mod definition;
 mod dtype;
 mod extras;

@@ -7,6 +7,7 @@ mod bad_inputs;
 mod comment;
 mod environment;
 mod functions;
+mod flashinfer;
 mod harness;
 mod life;
 mod markers;

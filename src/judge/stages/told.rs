@@ -33,7 +33,8 @@ pub(super) fn sweep(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) 
                 continue;
             }
         };
-        for scalars in scalars(definition) {
+        let of_size = definition.extras.size_scalars.get(name).cloned();
+        for scalars in of_size.map_or_else(|| scalars(definition), |scalars| vec![scalars]) {
             for &(dtype, coverage) in &of_dtype {
                 let case = case(definition, Stage::Sweep, axes.clone(), dtype, coverage);
                 let case = Case { scalars: scalars.clone(), ..case };
@@ -75,14 +76,14 @@ fn why_without(definition: &Definition, stage: Stage, is_ours: bool) -> Option<&
     let has_drawn_floats = definition.extras.inputs.iter().any(|(name, _)| is_float(name));
     match stage {
         Stage::Smoke | Stage::Sweep => None,
-        Stage::Edge => Some("the comment says nothing of tensors that are not contiguous"),
+        Stage::Edge => Some("nobody says that the entry takes tensors that are not contiguous"),
         Stage::Stability if !is_ours => {
             Some("how ill-conditioned the values are cannot be measured with a reference of your own")
         }
-        Stage::Stability if has_drawn_floats => Some("the comment says how values are drawn"),
+        Stage::Stability if has_drawn_floats => Some("it is said how values are drawn"),
         Stage::Stability | Stage::Determinism => smallest_whole(definition)
             .is_none()
-            .then_some("every size of the comment is too large to run whole"),
+            .then_some("every size that is named is too large to run whole"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::spec::{
 };
 
 /// Cases that one comment may ask for.
-const MOST_CASES: u64 = 64;
+pub(super) const MOST_CASES: u64 = 64;
 
 /// The entry that a comment describes.
 pub(super) struct Entry<'a> {
@@ -369,7 +369,7 @@ fn scalar_spec(values: &[Literal]) -> TensorSpec {
     TensorSpec { shape: None, dtype, optional: false, description: None }
 }
 
-fn json(literal: Literal) -> Json {
+pub(super) fn json(literal: Literal) -> Json {
     match literal {
         Literal::Bool(value) => value.into(),
         Literal::Integer(value) => value.into(),

@@ -34,7 +34,7 @@ pub(crate) struct Item {
 pub(crate) enum Value {
     /// `ref=`
     Reference(ReferenceName),
-    /// `definition=`: the name of a FlashInfer-Bench Definition.
+    /// `definition=`: a FlashInfer-Bench Definition, by its file (`./rmsnorm.json`) or the name of one of ours.
     Definition(String),
     /// `kernel=`: a kernel with its template arguments, `ns::f<float,4>`.
     Kernel(String),

@@ -6,6 +6,7 @@
 //! ```
 
 mod define;
+mod definition;
 mod draft;
 mod grammar;
 mod parse;
@@ -30,6 +31,8 @@ use crate::spec::Definition;
 
 /// Each function that a comment for us describes, in order; empty when there is no such comment.
 pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Described> {
+    let judged = Judged { path, text, model };
+    let base = path.parent().unwrap_or(Path::new(""));
     let failed = |entry, error| Described { entry, oracle: Err(miss(error)) };
     let blocks = match place::blocks(text) {
         Ok(blocks) => blocks,
@@ -39,10 +42,7 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
     for block in blocks {
         let lines: Vec<parse::Line<'_>> =
             block.lines.iter().map(|line| (line.start, text.get(line.clone()).unwrap_or_default())).collect();
-        let parsed = match parse::parse(&lines, block.range.clone()) {
-            Ok(parsed) if names_a_definition(&parsed) => continue,
-            parsed => parsed,
-        };
+        let parsed = parse::parse(&lines, block.range.clone());
         let entry = block.entry(model);
         let known =
             described.iter_mut().find(|one| one.entry.is_some() && one.entry.as_ref() == entry.as_ref().ok());
@@ -55,7 +55,8 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
             (Err(error), entry) => failed(entry.ok(), error),
             (Ok(_), Err(error)) => failed(None, error),
             (Ok(parsed), Ok(entry)) => {
-                let oracle = oracle(path, model, &parsed, &entry).map_err(miss);
+                let statement = Statement { parsed: &parsed, entry: &entry, base };
+                let oracle = oracle_of(&statement, &judged);
                 Described { entry: Some(entry), oracle }
             }
         });
@@ -63,19 +64,40 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
     described
 }
 
-fn names_a_definition(parsed: &Parsed) -> bool {
-    parsed.comment.items.iter().any(|item| matches!(item.value, Value::Definition(_)))
+/// A comment, or what says the same elsewhere, and where names of files in it start from.
+pub(super) struct Statement<'a> {
+    pub(super) parsed: &'a Parsed,
+    /// The function that it describes.
+    pub(super) entry: &'a str,
+    pub(super) base: &'a Path,
+}
+
+/// The file that is judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judged<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+    pub(super) model: &'a SourceModel,
+}
+
+/// Where truth comes from by these items, whether a Definition or a reference is named.
+pub(super) fn oracle_of(statement: &Statement<'_>, judged: &Judged<'_>) -> Result<Oracle, OracleMiss> {
+    match definition::named(statement.parsed) {
+        Some(_) => definition::oracle(statement, judged),
+        None => oracle(statement, judged.model).map_err(miss),
+    }
 }
 
 fn miss(error: CommentError) -> OracleMiss {
     OracleMiss::new(MissKind::Comment(error.message), Some(error.range))
 }
 
-fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Result<Oracle, CommentError> {
+fn oracle(statement: &Statement<'_>, model: &SourceModel) -> Result<Oracle, CommentError> {
+    let Statement { parsed, entry, base } = *statement;
     let function = model.functions.iter().rfind(|function| function.name == entry);
     let parameters = function.map(|function| function.parameters.as_slice());
     let (definition, name) = define::define(parsed, &Entry { name: entry, parameters })?;
-    let (reference, told) = referred(path, model, parsed, entry, &name)?;
+    let (reference, told) = referred(base, model, parsed, entry, &name)?;
     let in_signature = |name: &String| parameters.is_some_and(|parameters| parameters.contains(name));
     let outputs = definition.outputs.iter().map(|(name, _)| name);
     let destinations = outputs.filter(|name| in_signature(name)).map(same_name(false)).collect();
@@ -89,6 +111,8 @@ fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Res
         reference,
         stated_at: Some(reference_range(parsed)),
         destinations,
+        left_out: Vec::new(),
+        files: Vec::new(),
     })
 }
 
@@ -104,7 +128,7 @@ fn mappings(definition: &Definition, parsed: &Parsed) -> Vec<Mapping> {
 
 /// Who computes the expected values, and how that is told.
 fn referred(
-    path: &Path,
+    base: &Path,
     model: &SourceModel,
     parsed: &Parsed,
     entry: &str,
@@ -133,7 +157,7 @@ fn referred(
             Ok((foreign(ForeignFile::Same, function), format!("{function} · ref from the same file")))
         }
         ReferenceName::OtherFile { path: relative, function } => {
-            let file: PathBuf = path.parent().unwrap_or(Path::new("")).join(relative);
+            let file: PathBuf = base.join(relative);
             Ok((foreign(ForeignFile::Other(file), function), format!("{relative}::{function}")))
         }
     }

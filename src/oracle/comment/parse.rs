@@ -100,7 +100,7 @@ fn item(word: &str) -> Result<Item, String> {
 fn value(key: &str, text: &str) -> Result<Value, String> {
     Ok(match key {
         "ref" => Value::Reference(reference(text)?),
-        "definition" => Value::Definition(word(text)?),
+        "definition" => Value::Definition(definition(text)?),
         "kernel" => Value::Kernel(kernel(text)?),
         "grid" | "block" => Value::Extent(extent(text)?),
         "smem" => Value::Bytes(expression(text)?),
@@ -237,6 +237,18 @@ fn reference(text: &str) -> Result<ReferenceName, String> {
         return Err(unusable());
     }
     Ok(ReferenceName::Torch(text.to_owned()))
+}
+
+fn definition(text: &str) -> Result<String, String> {
+    let is_file = text.ends_with(".json") && !text.starts_with('/');
+    if is_file || is_identifier(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{}` is no Definition; name its file, relative to this one (`definition=./rmsnorm.json`), or one of those that \
+         come with warpsmith (`definition=rmsnorm`)",
+        shortened(text)
+    ))
 }
 
 fn kernel(text: &str) -> Result<String, String> {

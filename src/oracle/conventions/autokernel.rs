@@ -62,6 +62,8 @@ fn read(model: &SourceModel) -> Result<Oracle, OracleMiss> {
         reference: Reference::Ours,
         stated_at: Some(range),
         destinations: Vec::new(),
+        left_out: Vec::new(),
+        files: Vec::new(),
     })
 }
 

@@ -55,6 +55,12 @@ def truths(wide: Case, narrow: Case) -> list[Truth]:
     for output, truth, rounded in zip(narrow.outputs, expected, in_dtype, strict=True):
         if output.element.is_float:
             _check_rounded(output, truth, rounded)
+        elif not torch.equal(truth, rounded):
+            count = int((truth != rounded).sum())
+            raise ReferenceFailed(
+                f"in the dtypes of the case the reference gives other whole numbers than in float64 for {count} "
+                f"elements of `{output.name}`: it cannot say which are right"
+            )
         pairs.append(Truth(truth, rounded))
     return pairs
 
