@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
+use super::load::module_role;
+use super::module::{self, ModuleRun};
 use super::run::{CheckRun, Outcomes, Source};
 use super::{Code, Finding, Provenance, Report, Timeline, Verdict, stages};
-use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
-use crate::runner::protocol::Place;
+use crate::oracle::{self, Draft, ForeignFile, MissKind, ModuleSize, Oracle, OracleMiss, Reference};
+use crate::runner::protocol::{ModuleSide, Place};
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, Kernel, KernelId, SourceModel};
 use crate::spec::{Definition, Dtype};
@@ -113,7 +115,7 @@ impl Engine {
         };
         report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&versions);
-        let source = match self.source(request) {
+        let source = match self.source(request, &oracle) {
             Ok(source) => source,
             Err(finding) => return report.ended_by(*finding),
         };
@@ -125,11 +127,16 @@ impl Engine {
             Ok(foreign) => foreign,
             Err(finding) => return report.ended_by(*finding),
         };
+        let modules = match self.modules(&oracle) {
+            Ok(modules) => modules,
+            Err(finding) => return report.ended_by(*finding),
+        };
         let run = CheckRun {
             worker: &*worker,
             oracle: &oracle,
             source: &source,
             foreign: foreign.as_ref(),
+            modules: &modules,
             seed,
             began,
             events,
@@ -146,9 +153,22 @@ impl Engine {
             }
         };
         report.timeline.loaded = Some(milliseconds_since(began));
+        let learned = match run.learned(&mut report.not_run).await {
+            Ok(learned) => learned,
+            Err(mut finding) => {
+                finding.place = finding.place.or_else(|| oracle.place(&request.path, &request.text));
+                run.close(&candidate).await;
+                run.close_reference().await;
+                return report.ended_by(finding);
+            }
+        };
+        let run = CheckRun { oracle: learned.as_ref().unwrap_or(&oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, seed, run.foreign.is_none());
-        report.not_run = not_chosen;
+        let plan = match modules.is_empty() {
+            true => stages::plan(&definitions, &request.options, seed, run.foreign.is_none()),
+            false => stages::plan_drawn(&definitions, &request.options),
+        };
+        report.not_run.extend(not_chosen);
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
@@ -235,8 +255,34 @@ impl Engine {
         found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
     }
 
-    fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {
-        self.source_of(&request.path, &request.text)
+    /// The judged file; as one with its reference it has the constants that the comment says.
+    fn source(&self, request: &CheckRequest, oracle: &Oracle) -> Result<Source, Box<Finding>> {
+        let text = match &oracle.reference {
+            Reference::Module(reference) if reference.is_same_file => {
+                reference.sizes.first().map_or(&*request.text, |size| size.text.as_str())
+            }
+            _ => &request.text,
+        };
+        self.source_of(&request.path, text)
+    }
+
+    /// A process for each size of a class that says what is right.
+    fn modules(&self, oracle: &Oracle) -> Result<Vec<ModuleRun>, Box<Finding>> {
+        let (Reference::Module(reference), Some(role)) =
+            (&oracle.reference, module_role(oracle, ModuleSide::Reference))
+        else {
+            return Ok(Vec::new());
+        };
+        let is_only = reference.sizes.len() == 1;
+        let run = |size: &ModuleSize| {
+            let source = self.source_of(&reference.path, &size.text)?;
+            Ok(ModuleRun {
+                definition: module::definition_name(&oracle.entry, size, is_only),
+                size: size.clone(),
+                foreign: ForeignRun::of_class(source, reference.class.clone(), role),
+            })
+        };
+        reference.sizes.iter().map(run).collect()
     }
 
     /// The reference that is not ours, if there is one, as it is right now.
@@ -372,6 +418,7 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
+        | MissKind::KernelBench(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

@@ -14,7 +14,8 @@ use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Argument, ArgumentSource, Autotune, CaseId, CaseMade, Change, Derive, ForeignTruth, InterpreterOptions,
-    Opened, Outcome, OutputSpec, Parameter, Prepare, ProgramOrder, Ran, Request, Run, RunnerId,
+    ModuleRole, Opened, Outcome, OutputSpec, Parameter, Prepare, Problem, ProgramOrder, Ran, Request, Run,
+    RunnerId,
 };
 use crate::spec::{Dtype, TensorSpec};
 
@@ -25,21 +26,36 @@ const DEATH_LIMIT: u32 = 3;
 pub(super) struct ForeignRun {
     source: Source,
     function: String,
+    module: Option<ModuleRole>,
     process: Mutex<Process>,
 }
 
 #[derive(Default)]
 struct Process {
-    opened: Option<(RunnerId, Vec<Parameter>)>,
+    opened: Option<OpenedReference>,
     deaths: u32,
+}
+
+/// A process that has the reference loaded.
+#[derive(Clone)]
+pub(super) struct OpenedReference {
+    runner: RunnerId,
+    parameters: Vec<Parameter>,
+    /// Of a class that draws its inputs.
+    pub(super) problem: Option<Problem>,
 }
 
 impl ForeignRun {
     pub(super) fn new(source: Source, function: String) -> Self {
-        Self { source, function, process: Mutex::default() }
+        Self { source, function, module: None, process: Mutex::default() }
     }
 
-    fn failed(&self, what: &str) -> Finding {
+    /// A class that draws its inputs.
+    pub(super) fn of_class(source: Source, class: String, role: ModuleRole) -> Self {
+        Self { module: Some(role), ..Self::new(source, class) }
+    }
+
+    pub(super) fn failed(&self, what: &str) -> Finding {
         Finding::plain(Code::ReferenceFailed, format!("the reference `{}` {what}", self.function))
     }
 }
@@ -60,14 +76,16 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     pub(super) async fn close_reference(&self) {
-        let Some(foreign) = self.foreign else { return };
-        if let Some((runner, _)) = foreign.process.lock().await.opened.take() {
-            self.close_runner(&runner).await;
+        let of_modules = self.modules.iter().map(|module| &module.foreign);
+        for foreign in self.foreign.into_iter().chain(of_modules) {
+            if let Some(opened) = foreign.process.lock().await.opened.take() {
+                self.close_runner(&opened.runner).await;
+            }
         }
     }
 
     /// The reference's process, started anew when the last one ended.
-    async fn opened_reference(&self, foreign: &ForeignRun) -> Result<(RunnerId, Vec<Parameter>), Finding> {
+    pub(super) async fn opened_reference(&self, foreign: &ForeignRun) -> Result<OpenedReference, Finding> {
         let mut process = foreign.process.lock().await;
         if let Some(opened) = &process.opened {
             return Ok(opened.clone());
@@ -76,12 +94,14 @@ impl<W: Worker> CheckRun<'_, W> {
             return Err(foreign.failed("ended its process too often"));
         }
         let runner = fresh_name("f");
-        let request = open_request(&foreign.source, &foreign.function, &runner);
+        let request = open_request(&foreign.source, &foreign.function, &runner, foreign.module);
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => {
-                    process.opened = Some((runner.clone(), opened.parameters.clone()));
-                    return Ok((runner, opened.parameters));
+                    let Opened { parameters, problem, .. } = opened;
+                    let opened = OpenedReference { runner, parameters, problem };
+                    process.opened = Some(opened.clone());
+                    return Ok(opened);
                 }
                 Err(message) => Finding::plain(Code::JudgeFailed, message),
             },
@@ -89,7 +109,10 @@ impl<W: Worker> CheckRun<'_, W> {
                 let finding = assess::raised_finding(&raised);
                 let message =
                     format!("the reference `{}` cannot be loaded: {}", foreign.function, finding.message);
-                Finding { code: Code::ReferenceFailed, message, ..finding }
+                match finding.code {
+                    Code::TooLarge => finding,
+                    _ => Finding { code: Code::ReferenceFailed, message, ..finding },
+                }
             }
             Ok(Outcome::Died(died)) => {
                 process.deaths += 1;
@@ -110,7 +133,7 @@ impl<W: Worker> CheckRun<'_, W> {
         prepared: &Prepared,
         null_candidates: bool,
     ) -> Result<Option<ForeignTruth>, Finding> {
-        let Some(foreign) = self.foreign else { return Ok(None) };
+        let Some(foreign) = self.foreign_of(prepared) else { return Ok(None) };
         let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
             return Err(foreign.failed("could not be run in float64"));
         };
@@ -125,7 +148,10 @@ impl<W: Worker> CheckRun<'_, W> {
         let mut truth = ForeignTruth { float64, in_dtype, other_seed: None, coarse_inputs: None };
         if null_candidates {
             // An impostor that the reference cannot take is left out.
-            truth.other_seed = self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None);
+            truth.other_seed = match &prepared.drawn {
+                Some(_) => self.other_draw(foreign, prepared).await,
+                None => self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None),
+            };
             truth.coarse_inputs =
                 self.run_changed(foreign, prepared, Change::CoarseInputs).await.unwrap_or(None);
         }
@@ -133,7 +159,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// The case that the reference ran on, with its values in the outputs.
-    async fn run_changed(
+    pub(super) async fn run_changed(
         &self,
         foreign: &ForeignRun,
         prepared: &Prepared,
@@ -146,7 +172,14 @@ impl<W: Worker> CheckRun<'_, W> {
             self.release_case(case).await;
             return Ok(None);
         }
-        let ran = self.run_reference(foreign, &case, change != Change::Same).await;
+        let arguments = match &prepared.drawn {
+            Some(drawn) => Ok(drawn.reference.clone()),
+            None => self.reference_arguments(foreign).await,
+        };
+        let ran = match arguments {
+            Ok(arguments) => self.run_reference(foreign, &case, arguments, change != Change::Same).await,
+            Err(finding) => Err(finding),
+        };
         let problem = match ran {
             Ok(ran) => match check_form(&request.outputs, &ran, change) {
                 Ok(()) => return Ok(Some(case)),
@@ -158,7 +191,7 @@ impl<W: Worker> CheckRun<'_, W> {
         Err(problem)
     }
 
-    async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
+    pub(super) async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => {
                 read(value).map_err(|message| Finding::plain(Code::JudgeFailed, message))
@@ -168,16 +201,27 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn release_case(&self, case: CaseId) {
+    pub(super) async fn release_case(&self, case: CaseId) {
         let _ = self.worker.request(Request::Release { case }).await;
     }
 
-    async fn run_reference(&self, foreign: &ForeignRun, case: &str, widened: bool) -> Result<Ran, Finding> {
-        let (runner, parameters) = self.opened_reference(foreign).await?;
+    /// How a function is called: as the Definition has it.
+    async fn reference_arguments(&self, foreign: &ForeignRun) -> Result<Vec<Argument>, Finding> {
+        let OpenedReference { parameters, .. } = self.opened_reference(foreign).await?;
         let Some(variant) = self.oracle.variants.first() else {
             return Err(Finding::plain(Code::JudgeFailed, "nobody knows what is called".to_owned()));
         };
-        let arguments = arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))?;
+        arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))
+    }
+
+    pub(super) async fn run_reference(
+        &self,
+        foreign: &ForeignRun,
+        case: &str,
+        arguments: Vec<Argument>,
+        widened: bool,
+    ) -> Result<Ran, Finding> {
+        let OpenedReference { runner, .. } = self.opened_reference(foreign).await?;
         let run = Request::Run(Run {
             runner: runner.clone(),
             case: case.to_owned(),
@@ -231,8 +275,9 @@ impl<W: Worker> CheckRun<'_, W> {
         let case = fresh_name("k");
         let request =
             Prepare { case: case.clone(), seed: !prepared.request.seed, ..prepared.request.clone() };
+        let arguments = self.reference_arguments(foreign).await?;
         self.make_case(Request::Prepare(request)).await?;
-        let ran = self.run_reference(foreign, &case, false).await;
+        let ran = self.run_reference(foreign, &case, arguments, false).await;
         self.release_case(case).await;
         let ran = ran?;
         let count = ran.outputs.len();

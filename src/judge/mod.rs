@@ -12,6 +12,7 @@ mod foreign;
 mod inputs;
 mod layouts;
 mod load;
+mod module;
 mod philox;
 mod profiles;
 pub mod record;

@@ -181,6 +181,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         oracle: &oracle,
         source: &source,
         foreign: None,
+        modules: &[],
         seed: 7,
         began: Instant::now(),
         events: &events,

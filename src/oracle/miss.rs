@@ -40,6 +40,9 @@ pub enum MissKind {
     KernelFnIsKernel { signature: String },
     #[error("{0}")]
     Comment(String),
+    /// A class in the manner of KernelBench without a usable reference.
+    #[error("{0}")]
+    KernelBench(String),
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
 }

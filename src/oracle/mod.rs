@@ -3,6 +3,7 @@
 mod comment;
 mod conventions;
 mod miss;
+mod module;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 pub use comment::{Draft, draft};
 pub use miss::{MissKind, OracleMiss};
+pub use module::{ModuleReference, ModuleSize};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{SourceModel, line_of};
@@ -34,7 +36,8 @@ pub struct Oracle {
     pub label: OracleLabel,
     /// The function of the file that is called.
     pub entry: String,
-    /// At least one; the first is what an entry without options stands for.
+    /// The first is what an entry without options stands for. None only with [`Reference::Module`]: what such a
+    /// problem looks like is told by its process.
     pub variants: Vec<Variant>,
     pub reference: Reference,
     /// Bytes of the file where it is said what is right.
@@ -52,6 +55,8 @@ pub enum Reference {
     /// A function that is not ours: it runs in a process of its own, after the candidate, and its outputs
     /// cross like a candidate's.
     Foreign(ForeignReference),
+    /// A class of the user's, whose file also makes inputs and weights, in a process of its own.
+    Module(ModuleReference),
 }
 
 /// A function of the user's that says what is right.
@@ -196,7 +201,7 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds where truth comes from for a file. `path` is not read. `asked` chooses among several comments the one
+/// Finds where truth comes from for a file. `path` itself is not read, files beside it may be. `asked` chooses among several comments the one
 /// that concerns this kernel.
 ///
 /// A comment was written for us and names its function, so it is believed before a convention.
@@ -207,10 +212,13 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
     if model.kernels.is_empty() {
         return Err(OracleMiss::new(MissKind::NoKernel, None));
     }
+    let file = conventions::File { path, text, model };
+    if let Some(found) = conventions::linked_class(&file) {
+        return found;
+    }
     if let Some(found) = comment::find(path, text, model, asked) {
         return found;
     }
-    let file = conventions::File { path, text, model };
     for convention in conventions::ALL {
         if let Some(found) = convention(&file) {
             return found;

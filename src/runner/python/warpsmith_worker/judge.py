@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, repeat
 from typing import Any, Literal
 
 import torch
 
-from . import compare, foreign, inputs, memory, poison
+from . import compare, foreign, inputs, memory, poison, taken
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
 from .dtypes import ElementType, UnsupportedDtype, by_name
@@ -158,6 +159,8 @@ class Judge:
             "define": self._define,
             "prepare": self._prepare,
             "derive": self._derive,
+            "take": self._take,
+            "retake": self._retake,
             "rearm": self._rearm,
             "redraw": self._redraw,
             "repeat": self._repeat,
@@ -230,6 +233,20 @@ class Judge:
                 yield _shared_copy(position, item, value, widened=widened) if is_tensor else value
 
         return self._add_case(request["case"], case, outputs, make)
+
+    def _take(self, request: Message) -> tuple[Message, list[int]]:
+        """A case whose inputs hold what a reference's process left in the outputs of another one."""
+        drawn = taken.values(self._case({"case": request["of"]}))
+        case = Case(None, 0, request["inputs"], [], [], True)
+        make = partial(taken.inputs_of, request["inputs"], drawn, _make_shared)
+        return self._add_case(request["case"], case, request["outputs"], make)
+
+    def _retake(self, request: Message) -> tuple[Message, list[int]]:
+        """Other drawn values in the same memory, and poison in the outputs again."""
+        case = self._case(request)
+        case.truths, case.nulls = None, {}
+        taken.refill(case.tensors(), taken.values(self._case({"case": request["of"]})))
+        return self._rearm(request)
 
     def _reference_of(self, request: Message) -> Reference | None:
         if request["definition"] is None:

@@ -1,0 +1,79 @@
+"""Classes in the manner of KernelBench: what both sides of such a problem share.
+
+The reference's process makes all values (`problem.py`), the candidate's gets them (`module_candidate.py`).
+"""
+
+import contextlib
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+
+INPUT = "x:"
+"""Prefix of the arguments that are inputs of `forward`."""
+STATE = "w:"
+"""Prefix of the arguments that are parameters and buffers, by their name in `state_dict`."""
+
+
+class Unusable(Exception):
+    """Something about the classes keeps the kernel from being judged; `code` goes into the answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def set_seed(seed: int) -> None:
+    """Seeds every generator that constructors and `get_inputs` commonly use."""
+    random.seed(seed)
+    numpy.random.seed(seed & 0xFFFFFFFF)
+    torch.manual_seed(seed)
+
+
+def with_prefix(arguments: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The arguments whose names begin so, without the prefix."""
+    return {name.removeprefix(prefix): value for name, value in arguments.items() if name.startswith(prefix)}
+
+
+def encoded(value: Any) -> Any:
+    """A value of `get_init_inputs` as JSON. Raises TypeError for what has no such form."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    raise TypeError(type(value).__name__)
+
+
+def decoded(value: Any) -> Any:
+    """The value that was `encoded`."""
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "float":
+        return float.fromhex(inner)
+    if kind == "dtype":
+        return getattr(torch, inner)
+    if kind == "tuple":
+        return tuple(decoded(item) for item in inner)
+    return {decoded(key): decoded(item) for key, item in inner}
+
+
+def copy_state(target: torch.Tensor, values: torch.Tensor) -> None:
+    """Write the values of a parameter or buffer, unless it has them already."""
+    with torch.no_grad(), contextlib.suppress(RuntimeError):
+        if target.dtype == values.dtype and torch.equal(target, values):
+            return
+    with torch.no_grad():
+        target.copy_(values)
