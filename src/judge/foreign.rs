@@ -21,6 +21,8 @@ use crate::spec::{Dtype, TensorSpec};
 
 /// Ends of the reference's process after which it is not started again.
 const DEATH_LIMIT: u32 = 3;
+/// Roundings of the inputs that are tried to see how much they matter: in one, they may cancel by luck.
+const PERTURBATIONS: u32 = 6;
 
 /// A reference that is not ours, in this check.
 pub(super) struct ForeignRun {
@@ -64,7 +66,8 @@ impl ForeignTruth {
     /// The cases to release after the comparison.
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
-        [&self.float64, &self.in_dtype].into_iter().chain(of_nulls).cloned().collect()
+        let plain = [&self.float64, &self.in_dtype].into_iter();
+        plain.chain(of_nulls).chain(&self.perturbed).cloned().collect()
     }
 }
 
@@ -132,6 +135,7 @@ impl<W: Worker> CheckRun<'_, W> {
         &self,
         prepared: &Prepared,
         null_candidates: bool,
+        with_condition: bool,
     ) -> Result<Option<ForeignTruth>, Finding> {
         let Some(foreign) = self.foreign_of(prepared) else { return Ok(None) };
         let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
@@ -145,7 +149,8 @@ impl<W: Worker> CheckRun<'_, W> {
                 return Err(finding);
             }
         };
-        let mut truth = ForeignTruth { float64, in_dtype, other_seed: None, coarse_inputs: None };
+        let (other_seed, coarse_inputs, perturbed) = (None, None, Vec::new());
+        let mut truth = ForeignTruth { float64, in_dtype, other_seed, coarse_inputs, perturbed };
         if null_candidates {
             // An impostor that the reference cannot take is left out.
             truth.other_seed = match &prepared.drawn {
@@ -154,6 +159,11 @@ impl<W: Worker> CheckRun<'_, W> {
             };
             truth.coarse_inputs =
                 self.run_changed(foreign, prepared, Change::CoarseInputs).await.unwrap_or(None);
+        }
+        for draw in 0..if with_condition { PERTURBATIONS } else { 0 } {
+            // One that cannot be run leaves the others.
+            let changed = self.run_changed_draw(foreign, prepared, Change::Perturbed, draw).await;
+            truth.perturbed.extend(changed.unwrap_or(None));
         }
         Ok(Some(truth))
     }
@@ -165,9 +175,19 @@ impl<W: Worker> CheckRun<'_, W> {
         prepared: &Prepared,
         change: Change,
     ) -> Result<Option<CaseId>, Finding> {
+        self.run_changed_draw(foreign, prepared, change, 0).await
+    }
+
+    async fn run_changed_draw(
+        &self,
+        foreign: &ForeignRun,
+        prepared: &Prepared,
+        change: Change,
+        draw: u32,
+    ) -> Result<Option<CaseId>, Finding> {
         let request = &prepared.request;
         let (case, of, outputs) = (fresh_name("k"), request.case.clone(), request.outputs.clone());
-        let derive = Derive { case: case.clone(), of, change, outputs };
+        let derive = Derive { case: case.clone(), of, change, draw, outputs };
         if !self.make_case(Request::Derive(derive)).await?.possible {
             self.release_case(case).await;
             return Ok(None);

@@ -24,6 +24,8 @@ mod trials;
 pub mod verdict;
 
 pub use crate::oracle::Draft;
-pub use case::{AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, Stage};
+pub use case::{
+    AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, RANDOM_AFFINE_PROFILE, Stage,
+};
 pub use engine::{Engine, EngineOptions, draft_comment};
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotRun, Provenance, Report, Timeline, Verdict};

@@ -8,7 +8,7 @@ use super::foreign::ForeignRun;
 use super::inputs::Prepared;
 use super::philox::Draws;
 use super::run::{CheckRun, JUDGE_WALL_S, fresh_name, judge_ended};
-use super::{Case, Code, Finding, NotRun};
+use super::{Case, CaseRecord, Code, Finding, NotRun, RANDOM_AFFINE_PROFILE};
 use crate::oracle::{ModuleReference, ModuleSize, Oracle, Reference, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{
@@ -38,6 +38,7 @@ pub(super) struct ModuleRun {
 pub(super) struct Drawn {
     definition: String,
     weights_seed: u64,
+    random_affine: bool,
     pub(super) candidate: Vec<Argument>,
     pub(super) reference: Vec<Argument>,
 }
@@ -56,6 +57,14 @@ fn words(size: &ModuleSize) -> String {
 pub(super) fn seeds(seed: u64, case: &Case) -> (u64, u64) {
     let mut draws = Draws::new(seed, &format!("{} {} {}", case.stage, case.definition, case.label()));
     (draws.next_u64() & SEED_MASK, draws.next_u64() & SEED_MASK)
+}
+
+/// Why a case with other parameters than those that constructors make says nothing: the judged object cannot be
+/// given them. Nobody says that it must.
+pub(super) fn cannot_follow(record: &CaseRecord) -> Option<String> {
+    let finding = record.findings.first()?;
+    (record.case.profile == RANDOM_AFFINE_PROFILE && finding.code == Code::UnmatchedWeights)
+        .then(|| finding.message.clone())
 }
 
 impl<W: Worker> CheckRun<'_, W> {
@@ -123,12 +132,15 @@ impl<W: Worker> CheckRun<'_, W> {
             wall_s: JUDGE_WALL_S,
             infer_outputs: false,
         };
-        let drawn = Drawn {
-            definition: case.definition.clone(),
-            weights_seed,
-            candidate: arguments(&values, weights_seed, Some(&problem.init)),
-            reference: arguments(&values, weights_seed, None),
-        };
+        let random_affine = case.profile == RANDOM_AFFINE_PROFILE;
+        let reference = arguments(&values, weights_seed);
+        let of_candidate = [
+            value_argument("init", problem.init.as_str().into()),
+            value_argument("random_affine", random_affine.into()),
+        ];
+        let candidate = reference.iter().cloned().chain(of_candidate).collect();
+        let definition = case.definition.clone();
+        let drawn = Drawn { definition, weights_seed, random_affine, candidate, reference };
         let prepared = Prepared { request, drawn: Some(drawn) };
         self.take(&prepared, seed).await?;
         Ok(prepared)
@@ -189,7 +201,11 @@ impl<W: Worker> CheckRun<'_, W> {
             infer_outputs: false,
         };
         self.make_case(Request::Prepare(request)).await?;
-        let seeds = serde_json::json!({"weights_seed": drawn.weights_seed, "inputs_seed": inputs_seed});
+        let seeds = serde_json::json!({
+            "weights_seed": drawn.weights_seed,
+            "inputs_seed": inputs_seed,
+            "random_affine": drawn.random_affine,
+        });
         let arguments = vec![value_argument("draw", seeds)];
         let problem = match self.run_reference(foreign, &case, arguments, false).await {
             Ok(ran) if ran.outputs.iter().all(|output| output.copied) => return Ok(case),
@@ -270,13 +286,12 @@ fn outputs(problem: &Problem) -> Result<Vec<OutputSpec>, String> {
     problem.outputs.iter().map(output).collect()
 }
 
-fn arguments(values: &[Value], weights_seed: u64, init: Option<&str>) -> Vec<Argument> {
+fn arguments(values: &[Value], weights_seed: u64) -> Vec<Argument> {
     let of_values = values.iter().map(|value| {
         let (InputSpec::Tensor(TensorInput { name, .. }) | InputSpec::Scalar { name, .. }) = &value.spec;
         Argument { parameter: value.argument.clone(), source: ArgumentSource::Input { input: name.clone() } }
     });
-    let init = init.map(|init| value_argument("init", init.into()));
-    of_values.chain([value_argument("weights_seed", weights_seed.into())]).chain(init).collect()
+    of_values.chain([value_argument("weights_seed", weights_seed.into())]).collect()
 }
 
 fn value_argument(parameter: &str, value: serde_json::Value) -> Argument {
@@ -339,6 +354,11 @@ fn definition(
         extras: Extras {
             sizes: vec![(size_name, size.constants.clone())],
             only_sizes: true,
+            profiles: problem
+                .has_constant_parameters
+                .then(|| RANDOM_AFFINE_PROFILE.to_owned())
+                .into_iter()
+                .collect(),
             flops: AxisExpr::parse(&problem.flops.unwrap_or_default().to_string()).ok(),
             tolerance: ToleranceExtras { reduction, intermediate: 0 },
             precision: reference.precision,

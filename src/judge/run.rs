@@ -19,7 +19,7 @@ use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_ru
 use super::foreign::ForeignRun;
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
-use super::module::ModuleRun;
+use super::module::{ModuleRun, cannot_follow};
 use super::philox::Draws;
 use super::stages::Plan;
 use super::trials::{Trial, TrialOutcome};
@@ -411,9 +411,11 @@ impl<W: Worker> CheckRun<'_, W> {
                 self.release(prepared).await;
                 continue;
             }
-            if is_undefined(&record) {
+            let undefined = "the reference is not finite on these values".to_owned();
+            let says_nothing = is_undefined(&record).then_some(undefined).or_else(|| cannot_follow(&record));
+            if let Some(why) = says_nothing {
                 let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
+                lock(progress).not_run.push(NotRun::new(what, why));
                 self.release(prepared).await;
                 continue;
             }

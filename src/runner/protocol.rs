@@ -174,6 +174,8 @@ pub struct Derive {
     pub case: CaseId,
     pub of: CaseId,
     pub change: Change,
+    /// Which of several such changes: [`Change::Perturbed`] has 32 draws.
+    pub draw: u32,
     /// As those of `of`; all but with [`Change::Same`] floats become float64.
     pub outputs: Vec<OutputSpec>,
 }
@@ -189,6 +191,8 @@ pub enum Change {
     OtherSeed,
     /// Rounded to a coarser mantissa, in float64.
     CoarseInputs,
+    /// Each float off by one rounding to float32, up or down, in float64.
+    Perturbed,
 }
 
 /// One input of one case.
@@ -478,6 +482,8 @@ pub struct ForeignTruth {
     /// Only for null candidates.
     pub other_seed: Option<CaseId>,
     pub coarse_inputs: Option<CaseId>,
+    /// [`Change::Perturbed`], one for each draw; only where a tolerance asks for the condition.
+    pub perturbed: Vec<CaseId>,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see

@@ -7,6 +7,7 @@ mod bad_inputs;
 mod comment;
 mod environment;
 mod harness;
+mod kernelbench;
 mod life;
 mod planted_bugs;
 mod repro;

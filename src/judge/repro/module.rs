@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{BODY, ReproError, docless, heading, literal, python};
 use crate::judge::tolerance::{ErrorSources, tolerance};
-use crate::judge::{CaseRecord, module};
+use crate::judge::{CaseRecord, RANDOM_AFFINE_PROFILE, module};
 use crate::oracle::{ModuleReference, Oracle};
 use crate::spec::{Dtype, Precision};
 
@@ -39,6 +39,7 @@ pub(super) fn script(
         // In one file with the kernel it is loaded a second time.
         "reference_file": format!("reference_{}", file_name(&reference.path)),
         "eval": reference.eval,
+        "random_affine": record.case.profile == RANDOM_AFFINE_PROFILE,
         "weights_seed": weights_seed,
         "inputs_seed": inputs_seed,
         "reduction": reduction.map_err(|error| ReproError::Unusable(error.to_string()))?,

@@ -19,6 +19,17 @@ def made(model: Any, init: Any, case: dict[str, Any]) -> torch.nn.Module:
     return module.eval() if case["eval"] else module
 
 
+def randomise_constants(module: torch.nn.Module, seed: int) -> None:
+    """Parameters of one value get others, so that it shows who ignores them."""
+    generator = torch.Generator().manual_seed(seed)
+    floats = [value for value in module.parameters() if value.numel() and value.is_floating_point()]
+    for value in [value for value in floats if bool((value == value.flatten()[0]).all())]:
+        scale = abs(float(value.flatten()[0])) or 1.0
+        change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)
+        with torch.no_grad():
+            value.add_(change.to(value.dtype))
+
+
 def share(module: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
     """Weights by name; what has other names was drawn from the same seed."""
     own = module.state_dict()
@@ -33,6 +44,8 @@ def right(
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
     """What the reference returns, in float64 or as it is, and its weights before."""
     module = made(model, init, case)
+    if case["random_affine"]:
+        randomise_constants(module, case["weights_seed"])
     state = {name: values.clone() for name, values in module.state_dict().items()}
     values = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
     if not wide:

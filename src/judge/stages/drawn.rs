@@ -62,6 +62,8 @@ fn plan_stage(stage: Stage, sizes: &[Size<'_>], plan: &mut Plan) {
         Stage::Sweep => {
             let again = |size: &Size<'_>, draw: &str| Case { profile: draw.to_owned(), ..size.case(stage) };
             plan.cases.extend(MORE_DRAWS.map(|draw| again(smallest, draw)));
+            let profiles = &smallest.definition.extras.profiles;
+            plan.cases.extend(profiles.iter().map(|profile| again(smallest, profile)));
             for size in sizes.iter().skip(1) {
                 plan.cases.push(size.case(stage));
                 if size.coverage == Coverage::Full {

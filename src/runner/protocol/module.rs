@@ -37,6 +37,9 @@ pub struct Problem {
     /// Floating-point operations of `forward`, as far as torch counts them.
     #[serde(default)]
     pub flops: Option<u64>,
+    /// Some parameters are made with one value, such as the ones and zeros of a norm.
+    #[serde(default)]
+    pub has_constant_parameters: bool,
 }
 
 /// A tensor (`dtype` is there) or a scalar.

@@ -220,7 +220,7 @@ class Judge:
         origin = self.cases.get(request["of"])
         if origin is None or not origin.values_matter:
             raise Refused("unknown-case", f"case {request['of']} was not prepared with values")
-        arguments = self._changed_arguments(origin, request["change"])
+        arguments = self._changed_arguments(origin, request["change"], request.get("draw", 0))
         if arguments is None:
             return {"done": {"possible": False, "inputs": [], "outputs": []}}, []
         widened = request["change"] != "same"
@@ -256,9 +256,11 @@ class Judge:
             raise Refused("unknown-definition", f"{request['definition']} was not defined")
         return reference
 
-    def _changed_arguments(self, origin: Case, change: str) -> list[Any] | None:
+    def _changed_arguments(self, origin: Case, change: str, draw: int) -> list[Any] | None:
         if change in ("same", "widened"):
             return origin.arguments()
+        if change == "perturbed":
+            return _perturbed_arguments(origin, draw)
         return _other_arguments(origin, 0) if change == "other-seed" else _coarse_arguments(origin)
 
     def _add_case(
@@ -373,9 +375,11 @@ class Judge:
 
     def _take_truths(self, case: Case, truth: Message) -> None:
         """What a reference that is not ours left in the memory of its own cases."""
-        made = {name: self._case({"case": of}) for name, of in truth.items() if of is not None}
+        perturbed = [self._case({"case": of}) for of in truth.get("perturbed", [])]
+        single = {name: of for name, of in truth.items() if name != "perturbed" and of is not None}
+        made = {name: self._case({"case": of}) for name, of in single.items()}
         wide, narrow = made.pop("float64"), made.pop("in_dtype")
-        case.truths = foreign.truths(wide, narrow)
+        case.truths = foreign.truths(wide, narrow, perturbed)
         for name, other in made.items():
             case.nulls["coarse" if name == "coarse_inputs" else 0] = foreign.values(other)
 

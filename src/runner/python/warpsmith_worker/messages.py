@@ -165,7 +165,7 @@ SHAPED = record(
 )
 PROBLEM = record(
     {"inputs": list_of(SHAPED), "state": list_of(SHAPED), "outputs": list_of(SHAPED), "init": text},
-    {"flops": optional(U64)},
+    {"flops": optional(U64), "has_constant_parameters": boolean},
 )
 OPENED = record(
     {"parameters": list_of(record({"name": text, "has_default": boolean})), "import_ms": milliseconds},

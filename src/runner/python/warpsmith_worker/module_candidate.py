@@ -44,6 +44,8 @@ class ModuleCandidate:
         if self.evaluates:
             made.eval()
         _check_forward(made, self.name, len(with_prefix(arguments, INPUT)))
+        if arguments["random_affine"]:
+            _refuse_own_tensors(made, self.name)
         share_weights(made, with_prefix(arguments, STATE), self.name)
         self.made, self.made_of = made, _key(arguments)
 
@@ -91,6 +93,28 @@ def _check_forward(made: torch.nn.Module, name: str, count: int) -> None:
             "bad-signature",
             f"`{name}.forward` gets the {count} values of get_inputs() by position and does not take them: {error}",
         ) from None
+
+
+def _refuse_own_tensors(made: torch.nn.Module, name: str) -> None:
+    """What the constructor may have computed from the first weights does not follow others."""
+    held = []
+    for path, module in made.named_modules():
+        own = {key: value for key, value in vars(module).items() if _holds_tensor(value)}
+        names = [*own, *module._non_persistent_buffers_set]
+        held += [f"{path}.{key}" if path else key for key in names if key not in ("_parameters", "_buffers")]
+    if held:
+        raise Unusable(
+            "unmatched-weights",
+            f"`{name}` keeps tensors that are not in its state_dict (`{'`, `'.join(held[:6])}`); if they were computed "
+            "from the weights, they do not follow others",
+        )
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(isinstance(item, torch.Tensor) for item in value.values())
+    items = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(item, torch.Tensor) for item in items)
 
 
 def share_weights(made: torch.nn.Module, state: dict[str, torch.Tensor], name: str) -> None:

@@ -77,3 +77,22 @@ def copy_state(target: torch.Tensor, values: torch.Tensor) -> None:
             return
     with torch.no_grad():
         target.copy_(values)
+
+
+def constant_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Parameters of one finite value, such as the ones and zeros of a norm: who ignores them is not found out.
+
+    The running statistics of a batch norm are none of them: in train mode they play no part.
+    """
+    floats = [value for value in model.parameters() if value.numel() and value.is_floating_point()]
+    return [value for value in floats if bool((value == value.flatten()[0]).all() & value.flatten()[0].isfinite())]
+
+
+def randomise_constants(model: torch.nn.Module, seed: int) -> None:
+    """Give such parameters other values: up to a quarter more or less, around zero up to a quarter."""
+    generator = torch.Generator().manual_seed(seed)
+    for value in constant_parameters(model):
+        scale = abs(float(value.flatten()[0])) or 1.0
+        change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)
+        with torch.no_grad():
+            value.add_(change.to(value.dtype))

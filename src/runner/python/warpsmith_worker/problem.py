@@ -16,7 +16,17 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from .channel import Message
-from .module_role import INPUT, STATE, Unusable, copy_state, encoded, set_seed, with_prefix
+from .module_role import (
+    INPUT,
+    STATE,
+    Unusable,
+    constant_parameters,
+    copy_state,
+    encoded,
+    randomise_constants,
+    set_seed,
+    with_prefix,
+)
 from .returned import flatten
 from .widening import in_float64
 
@@ -61,6 +71,7 @@ class Problem:
             "outputs": [_described(name, value) for name, value in zip(called, outputs, strict=True)],
             "init": _init_text(self.init),
             "flops": flops,
+            "has_constant_parameters": bool(constant_parameters(model)),
         }
 
     def __call__(self, *, widened: bool = False, **arguments: Any) -> Any:
@@ -91,7 +102,10 @@ class Problem:
 
     def _draw(self, seeds: Message) -> list[torch.Tensor]:
         """Inputs that are tensors, then parameters and buffers."""
-        state = list(self._built(seeds["weights_seed"]).state_dict().values())
+        model = self._built(seeds["weights_seed"])
+        if seeds["random_affine"]:
+            randomise_constants(model, seeds["weights_seed"])
+        state = list(model.state_dict().values())
         set_seed(seeds["inputs_seed"])
         drawn = [value for value in self._inputs() if isinstance(value, torch.Tensor)]
         return [value.detach() for value in drawn + state]

@@ -71,7 +71,9 @@ class Requests:
         self._add_case(request, message)
 
     def _derive(self, request: Request) -> None:
-        self._add_case(request, _fields(request, "case", "of", "change", "outputs"))
+        message = _fields(request, "case", "of", "change", "outputs")
+        message["draw"] = request.get("draw", 0)
+        self._add_case(request, message)
 
     def _take(self, request: Request) -> None:
         self._add_case(request, _fields(request, "case", "of", "inputs", "outputs"))
