@@ -442,6 +442,11 @@ pub(super) fn raised_finding(raised: &Raised) -> Finding {
         "out-of-memory" => (Code::OutOfMemory, format!("ran out of the memory it may use here: {text}")),
         "unsupported" => (Code::Unsupported, format!("cannot be checked here: {}", raised.message)),
         "compile-error" => (Code::CompileError, raised.message.clone()),
+        "bad-signature" => (Code::BadSignature, raised.message.clone()),
+        "not-built" => (Code::NotBuilt, raised.message.clone()),
+        "unmatched-weights" => (Code::UnmatchedWeights, raised.message.clone()),
+        "bad-problem" => (Code::ReferenceFailed, raised.message.clone()),
+        "too-large" => (Code::TooLarge, raised.message.clone()),
         _ => (Code::Raised, format!("raised {text}")),
     };
     Finding {

@@ -77,6 +77,8 @@ pub const DEFAULT_PROFILE: &str = "default";
 pub const AGAIN_PROFILE: &str = "again";
 /// Values as small as the square root of the Definition's epsilon, so that it matters where it is added.
 pub const NEAR_EPSILON_PROFILE: &str = "near-eps";
+/// Parameters that a constructor makes with one value, such as the ones and zeros of a norm, get others.
+pub const RANDOM_AFFINE_PROFILE: &str = "random affine";
 
 /// `M=4 N=8`; strings without their quotes.
 fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
@@ -109,7 +111,10 @@ impl Case {
     /// `M=127 N=1000 · causal=true · transposed · f16`, as people read it in tables and messages: axes, then
     /// what differs from the plain case, then the dtype. Two cases of one check never share stage and label.
     pub fn label(&self) -> String {
-        format!("{} · {}", self.shape_label(), self.dtype.short())
+        match self.shape_label() {
+            shape if shape.is_empty() => self.dtype.short().to_owned(),
+            shape => format!("{shape} · {}", self.dtype.short()),
+        }
     }
 
     /// [`Self::label`] without the dtype.
@@ -119,6 +124,7 @@ impl Case {
         parts.extend((!self.scalars.is_empty()).then(|| words(&self.scalars)));
         parts.extend((self.layout != CONTIGUOUS).then(|| self.layout.clone()));
         parts.extend((self.profile != DEFAULT_PROFILE).then(|| self.profile.clone()));
+        parts.retain(|part| !part.is_empty());
         parts.join(" · ")
     }
 }

@@ -38,7 +38,8 @@ impl<W: Worker> CheckRun<'_, W> {
             Err(error) => return judge_ended(error.to_string()),
         };
         let null_candidates = case.stage == Stage::Smoke;
-        let truth = match self.foreign_truth(prepared, null_candidates).await {
+        let with_condition = tolerances.iter().any(|tolerance| tolerance.condition_factor > 0.0);
+        let truth = match self.foreign_truth(prepared, null_candidates, with_condition).await {
             Ok(truth) => truth,
             Err(finding) => return Ended::NoTruth(finding),
         };

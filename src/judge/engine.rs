@@ -13,10 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
+use super::load::module_role;
+use super::module::{self, ModuleRun};
 use super::run::{CheckRun, Source};
 use super::{Code, Finding, NotRun, Report, stages};
-use crate::oracle::{self, Described, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
-use crate::runner::protocol::Place;
+use crate::oracle::{
+    self, Described, Draft, ForeignFile, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
+};
+use crate::runner::protocol::{ModuleSide, Place};
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, Kernel, SourceModel};
 use crate::spec::{Definition, Dtype};
@@ -51,7 +55,6 @@ pub struct Engine {
 /// What judging any function of a file needs.
 struct Ready {
     worker: Arc<Supervisor>,
-    source: Source,
     seed: u64,
 }
 
@@ -155,8 +158,7 @@ impl Engine {
         report
     }
 
-    /// What all functions of a file share: no import launches anything, the interpreter with its worker, the text,
-    /// the seed.
+    /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
     async fn prepare(
         &self,
         request: &CheckRequest,
@@ -172,9 +174,8 @@ impl Engine {
         let (worker, versions) = self.worker_for(python, events).await?;
         report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&versions);
-        let source = self.source(request)?;
         let seed = request.options.seed.map_or_else(random_seed, Ok)?;
-        Ok(Ready { worker, source, seed })
+        Ok(Ready { worker, seed })
     }
 
     /// Judges one function.
@@ -184,15 +185,24 @@ impl Engine {
         if cancel.is_cancelled() {
             return report.ended_by(Finding::plain(Code::Cancelled, "cancelled before it began"));
         }
-        let foreign = match self.foreign(request, oracle, &ready.source) {
+        let source = match self.source(request, oracle) {
+            Ok(source) => source,
+            Err(finding) => return report.ended_by(*finding),
+        };
+        let foreign = match self.foreign(request, oracle, &source) {
             Ok(foreign) => foreign,
+            Err(finding) => return report.ended_by(*finding),
+        };
+        let modules = match self.modules(oracle) {
+            Ok(modules) => modules,
             Err(finding) => return report.ended_by(*finding),
         };
         let run = CheckRun {
             worker: &*ready.worker,
             oracle,
-            source: &ready.source,
+            source: &source,
             foreign: foreign.as_ref(),
+            modules: &modules,
             seed: ready.seed,
             began,
             events,
@@ -209,10 +219,23 @@ impl Engine {
             }
         };
         report.timeline.loaded = Some(milliseconds_since(began));
+        let learned = match run.learned(&mut report.not_run).await {
+            Ok(learned) => learned,
+            Err(mut finding) => {
+                finding.place = finding.place.or_else(|| oracle.place(&request.path, &request.text));
+                run.close(&candidate).await;
+                run.close_reference().await;
+                return report.ended_by(finding);
+            }
+        };
+        let run = CheckRun { oracle: learned.as_ref().unwrap_or(oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none());
+        let plan = match modules.is_empty() {
+            true => stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none()),
+            false => stages::plan_drawn(&definitions, &request.options),
+        };
         let left_out = oracle.left_out.iter().map(|line| NotRun::new(&line.what, &line.why));
-        report.not_run = not_chosen.into_iter().chain(left_out).collect();
+        report.not_run.extend(not_chosen.into_iter().chain(left_out));
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
         if plan.cases.is_empty() {
@@ -269,8 +292,34 @@ impl Engine {
         found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
     }
 
-    fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {
-        self.source_of(&request.path, &request.text)
+    /// The judged file; as one with its reference it has the constants that the comment says.
+    fn source(&self, request: &CheckRequest, oracle: &Oracle) -> Result<Source, Box<Finding>> {
+        let text = match &oracle.reference {
+            Reference::Module(reference) if reference.is_same_file => {
+                reference.sizes.first().map_or(&*request.text, |size| size.text.as_str())
+            }
+            _ => &request.text,
+        };
+        self.source_of(&request.path, text)
+    }
+
+    /// A process for each size of a class that says what is right.
+    fn modules(&self, oracle: &Oracle) -> Result<Vec<ModuleRun>, Box<Finding>> {
+        let (Reference::Module(reference), Some(role)) =
+            (&oracle.reference, module_role(oracle, ModuleSide::Reference))
+        else {
+            return Ok(Vec::new());
+        };
+        let is_only = reference.sizes.len() == 1;
+        let run = |size: &ModuleSize| {
+            let source = self.source_of(&reference.path, &size.text)?;
+            Ok(ModuleRun {
+                definition: module::definition_name(&oracle.entry, size, is_only),
+                size: size.clone(),
+                foreign: ForeignRun::of_class(source, reference.class.clone(), role),
+            })
+        };
+        reference.sizes.iter().map(run).collect()
     }
 
     /// The reference that is not ours, if there is one, as it is right now.
@@ -383,6 +432,7 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
         | MissKind::Described(_)
+        | MissKind::KernelBench(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

@@ -14,12 +14,15 @@ use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Argument, ArgumentSource, Autotune, CaseId, CaseMade, Change, Derive, ForeignTruth, InterpreterOptions,
-    Opened, Outcome, OutputSpec, Parameter, Prepare, ProgramOrder, Ran, Request, Run, RunnerId,
+    ModuleRole, Opened, Outcome, OutputSpec, Parameter, Prepare, Problem, ProgramOrder, Ran, Request, Run,
+    RunnerId,
 };
 use crate::spec::{Dtype, TensorSpec};
 
 /// Ends of the reference's process after which it is not started again.
 const DEATH_LIMIT: u32 = 3;
+/// Roundings of the inputs that are tried to see how much they matter: in one, they may cancel by luck.
+const PERTURBATIONS: u32 = 6;
 
 /// A reference that is not ours, in this check.
 pub(super) struct ForeignRun {
@@ -27,18 +30,28 @@ pub(super) struct ForeignRun {
     function: String,
     /// Its source is no file that could be opened: lines of it are told in words.
     is_text: bool,
+    module: Option<ModuleRole>,
     process: Mutex<Process>,
 }
 
 #[derive(Default)]
 struct Process {
-    opened: Option<(RunnerId, Vec<Parameter>)>,
+    opened: Option<OpenedReference>,
     deaths: u32,
+}
+
+/// A process that has the reference loaded.
+#[derive(Clone)]
+pub(super) struct OpenedReference {
+    runner: RunnerId,
+    parameters: Vec<Parameter>,
+    /// Of a class that draws its inputs.
+    pub(super) problem: Option<Problem>,
 }
 
 impl ForeignRun {
     pub(super) fn new(source: Source, function: String, is_text: bool) -> Self {
-        Self { source, function, is_text, process: Mutex::default() }
+        Self { source, function, is_text, module: None, process: Mutex::default() }
     }
 
     /// What it raised, told as no fault of the kernel. `when` follows its name.
@@ -53,7 +66,12 @@ impl ForeignRun {
         Finding { code: Code::ReferenceFailed, message, kernel: None, place, ..raised }
     }
 
-    fn failed(&self, what: &str) -> Finding {
+    /// A class that draws its inputs.
+    pub(super) fn of_class(source: Source, class: String, role: ModuleRole) -> Self {
+        Self { module: Some(role), ..Self::new(source, class, false) }
+    }
+
+    pub(super) fn failed(&self, what: &str) -> Finding {
         Finding::plain(Code::ReferenceFailed, format!("the reference `{}` {what}", self.function))
     }
 }
@@ -62,7 +80,8 @@ impl ForeignTruth {
     /// The cases to release after the comparison.
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
-        [&self.float64, &self.in_dtype].into_iter().chain(of_nulls).cloned().collect()
+        let plain = [&self.float64, &self.in_dtype].into_iter();
+        plain.chain(of_nulls).chain(&self.perturbed).cloned().collect()
     }
 }
 
@@ -74,14 +93,16 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     pub(super) async fn close_reference(&self) {
-        let Some(foreign) = self.foreign else { return };
-        if let Some((runner, _)) = foreign.process.lock().await.opened.take() {
-            self.close_runner(&runner).await;
+        let of_modules = self.modules.iter().map(|module| &module.foreign);
+        for foreign in self.foreign.into_iter().chain(of_modules) {
+            if let Some(opened) = foreign.process.lock().await.opened.take() {
+                self.close_runner(&opened.runner).await;
+            }
         }
     }
 
     /// The reference's process, started anew when the last one ended.
-    async fn opened_reference(&self, foreign: &ForeignRun) -> Result<(RunnerId, Vec<Parameter>), Finding> {
+    pub(super) async fn opened_reference(&self, foreign: &ForeignRun) -> Result<OpenedReference, Finding> {
         let mut process = foreign.process.lock().await;
         if let Some(opened) = &process.opened {
             return Ok(opened.clone());
@@ -90,17 +111,23 @@ impl<W: Worker> CheckRun<'_, W> {
             return Err(foreign.failed("ended its process too often"));
         }
         let runner = fresh_name("f");
-        let request = open_request(&foreign.source, &foreign.function, &runner);
+        let request = open_request(&foreign.source, &foreign.function, &runner, foreign.module);
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => {
-                    process.opened = Some((runner.clone(), opened.parameters.clone()));
-                    return Ok((runner, opened.parameters));
+                    let Opened { parameters, problem, .. } = opened;
+                    let opened = OpenedReference { runner, parameters, problem };
+                    process.opened = Some(opened.clone());
+                    return Ok(opened);
                 }
                 Err(message) => Finding::plain(Code::JudgeFailed, message),
             },
             Ok(Outcome::Raised(raised)) => {
-                foreign.raised(assess::raised_finding(&raised), " cannot be loaded")
+                let finding = assess::raised_finding(&raised);
+                match finding.code {
+                    Code::TooLarge => finding,
+                    _ => foreign.raised(finding, " cannot be loaded"),
+                }
             }
             Ok(Outcome::Died(died)) => {
                 process.deaths += 1;
@@ -120,8 +147,9 @@ impl<W: Worker> CheckRun<'_, W> {
         &self,
         prepared: &Prepared,
         null_candidates: bool,
+        with_condition: bool,
     ) -> Result<Option<ForeignTruth>, Finding> {
-        let Some(foreign) = self.foreign else { return Ok(None) };
+        let Some(foreign) = self.foreign_of(prepared) else { return Ok(None) };
         let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
             return Err(foreign.failed("could not be run in float64"));
         };
@@ -133,31 +161,57 @@ impl<W: Worker> CheckRun<'_, W> {
                 return Err(finding);
             }
         };
-        let mut truth = ForeignTruth { float64, in_dtype, other_seed: None, coarse_inputs: None };
+        let (other_seed, coarse_inputs, perturbed) = (None, None, Vec::new());
+        let mut truth = ForeignTruth { float64, in_dtype, other_seed, coarse_inputs, perturbed };
         if null_candidates {
             // An impostor that the reference cannot take is left out.
-            truth.other_seed = self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None);
+            truth.other_seed = match &prepared.drawn {
+                Some(_) => self.other_draw(foreign, prepared).await,
+                None => self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None),
+            };
             truth.coarse_inputs =
                 self.run_changed(foreign, prepared, Change::CoarseInputs).await.unwrap_or(None);
+        }
+        for draw in 0..if with_condition { PERTURBATIONS } else { 0 } {
+            // One that cannot be run leaves the others.
+            let changed = self.run_changed_draw(foreign, prepared, Change::Perturbed, draw).await;
+            truth.perturbed.extend(changed.unwrap_or(None));
         }
         Ok(Some(truth))
     }
 
     /// The case that the reference ran on, with its values in the outputs.
-    async fn run_changed(
+    pub(super) async fn run_changed(
         &self,
         foreign: &ForeignRun,
         prepared: &Prepared,
         change: Change,
     ) -> Result<Option<CaseId>, Finding> {
+        self.run_changed_draw(foreign, prepared, change, 0).await
+    }
+
+    async fn run_changed_draw(
+        &self,
+        foreign: &ForeignRun,
+        prepared: &Prepared,
+        change: Change,
+        draw: u32,
+    ) -> Result<Option<CaseId>, Finding> {
         let request = &prepared.request;
         let (case, of, outputs) = (fresh_name("k"), request.case.clone(), request.outputs.clone());
-        let derive = Derive { case: case.clone(), of, change, outputs };
+        let derive = Derive { case: case.clone(), of, change, draw, outputs };
         if !self.make_case(Request::Derive(derive)).await?.possible {
             self.release_case(case).await;
             return Ok(None);
         }
-        let ran = self.run_reference(foreign, &case, change != Change::Same).await;
+        let arguments = match &prepared.drawn {
+            Some(drawn) => Ok(drawn.reference.clone()),
+            None => self.reference_arguments(foreign).await,
+        };
+        let ran = match arguments {
+            Ok(arguments) => self.run_reference(foreign, &case, arguments, change != Change::Same).await,
+            Err(finding) => Err(finding),
+        };
         let problem = match ran {
             Ok(ran) => match check_form(&request.outputs, &ran, change) {
                 Ok(()) => return Ok(Some(case)),
@@ -169,7 +223,7 @@ impl<W: Worker> CheckRun<'_, W> {
         Err(problem)
     }
 
-    async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
+    pub(super) async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => {
                 read(value).map_err(|message| Finding::plain(Code::JudgeFailed, message))
@@ -179,16 +233,27 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn release_case(&self, case: CaseId) {
+    pub(super) async fn release_case(&self, case: CaseId) {
         let _ = self.worker.request(Request::Release { case }).await;
     }
 
-    async fn run_reference(&self, foreign: &ForeignRun, case: &str, widened: bool) -> Result<Ran, Finding> {
-        let (runner, parameters) = self.opened_reference(foreign).await?;
+    /// How a function is called: as the Definition has it.
+    async fn reference_arguments(&self, foreign: &ForeignRun) -> Result<Vec<Argument>, Finding> {
+        let OpenedReference { parameters, .. } = self.opened_reference(foreign).await?;
         let Some(variant) = self.oracle.variants.first() else {
             return Err(Finding::plain(Code::JudgeFailed, "nobody knows what is called".to_owned()));
         };
-        let arguments = arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))?;
+        arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))
+    }
+
+    pub(super) async fn run_reference(
+        &self,
+        foreign: &ForeignRun,
+        case: &str,
+        arguments: Vec<Argument>,
+        widened: bool,
+    ) -> Result<Ran, Finding> {
+        let OpenedReference { runner, .. } = self.opened_reference(foreign).await?;
         let run = Request::Run(Run {
             runner: runner.clone(),
             case: case.to_owned(),
@@ -240,8 +305,9 @@ impl<W: Worker> CheckRun<'_, W> {
         let case = fresh_name("k");
         let request =
             Prepare { case: case.clone(), seed: !prepared.request.seed, ..prepared.request.clone() };
+        let arguments = self.reference_arguments(foreign).await?;
         self.make_case(Request::Prepare(request)).await?;
-        let ran = self.run_reference(foreign, &case, false).await;
+        let ran = self.run_reference(foreign, &case, arguments, false).await;
         self.release_case(case).await;
         let ran = ran?;
         let count = ran.outputs.len();

@@ -2,6 +2,7 @@
 
 use super::case::{AGAIN_PROFILE, DEFAULT_PROFILE};
 use super::layouts::{Layout, Placement, contiguous_strides};
+use super::module::Drawn;
 use super::philox::Draws;
 use super::profiles::{EXACT_INTEGERS, ValueProfile};
 use super::run::JUDGE_WALL_S;
@@ -13,6 +14,8 @@ use crate::spec::{AxisError, Definition, Fill, TensorSpec};
 #[derive(Clone, Debug)]
 pub(super) struct Prepared {
     pub(super) request: Prepare,
+    /// Set when the user's own functions drew the values.
+    pub(super) drawn: Option<Drawn>,
 }
 
 /// Why a case's tensors cannot be made.
@@ -59,6 +62,7 @@ pub(super) fn prepare(
             wall_s: JUDGE_WALL_S,
             infer_outputs: is_ours && definition.outputs.is_empty(),
         },
+        drawn: None,
     })
 }
 

@@ -3,9 +3,12 @@
 
 use super::assess;
 use super::run::{CheckRun, JUDGE_WALL_S, Source, fresh_name, read};
+use super::stages;
 use super::{Code, Finding, NotRun};
-use crate::oracle::Variant;
-use crate::runner::protocol::{Define, Limits, Open, Opened, Outcome, Parameter, Request, RunnerId};
+use crate::oracle::{Oracle, Reference, Variant};
+use crate::runner::protocol::{
+    Define, Limits, ModuleRole, ModuleSide, Open, Opened, Outcome, Parameter, Request, RunnerId,
+};
 use crate::runner::{Worker, WorkerError};
 use crate::spec::Definition;
 
@@ -63,7 +66,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn define(&self) -> Result<(), Finding> {
-        if self.foreign.is_some() {
+        if self.foreign.is_some() || !self.modules.is_empty() {
             return Ok(());
         }
         for Variant { definition, .. } in &self.oracle.variants {
@@ -95,7 +98,8 @@ impl<W: Worker> CheckRun<'_, W> {
 
     pub(super) async fn open(&self) -> Result<Candidate, Stop> {
         let runner = fresh_name("r");
-        let request = open_request(self.source, &self.oracle.entry, &runner);
+        let role = module_role(self.oracle, ModuleSide::Candidate);
+        let request = open_request(self.source, &self.oracle.entry, &runner, role);
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => match self.signature_problem(&opened.parameters) {
@@ -154,7 +158,18 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
-pub(super) fn open_request(source: &Source, entry: &str, runner: &str) -> Request {
+/// How the class of a problem is served; `None` for functions.
+pub(super) fn module_role(oracle: &Oracle, side: ModuleSide) -> Option<ModuleRole> {
+    let Reference::Module(reference) = &oracle.reference else { return None };
+    Some(ModuleRole { side, eval: reference.eval, most_elements: stages::MOST_ELEMENTS })
+}
+
+pub(super) fn open_request(
+    source: &Source,
+    entry: &str,
+    runner: &str,
+    module: Option<ModuleRole>,
+) -> Request {
     Request::Open(Open {
         runner: runner.to_owned(),
         path: source.path.clone(),
@@ -168,6 +183,7 @@ pub(super) fn open_request(source: &Source, entry: &str, runner: &str) -> Reques
             resident_bytes: source.resident_bytes,
             output_tail_bytes: 64 * 1024,
         },
+        module,
     })
 }
 

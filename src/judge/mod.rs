@@ -12,6 +12,7 @@ mod foreign;
 mod inputs;
 mod layouts;
 mod load;
+mod module;
 mod philox;
 mod profiles;
 pub mod record;
@@ -24,7 +25,9 @@ mod trials;
 pub mod verdict;
 
 pub use crate::oracle::Draft;
-pub use case::{AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, Stage};
+pub use case::{
+    AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, RANDOM_AFFINE_PROFILE, Stage,
+};
 pub use engine::{Engine, EngineOptions, draft_comment, unknown_name};
 pub use report::Report;
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotJudged, NotRun, Provenance, Timeline, Verdict};

@@ -19,6 +19,7 @@ use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_ru
 use super::foreign::ForeignRun;
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
+use super::module::{ModuleRun, cannot_follow};
 use super::philox::Draws;
 use super::stages::Plan;
 use super::trials::{Trial, TrialOutcome};
@@ -66,6 +67,8 @@ pub(super) struct CheckRun<'a, W> {
     pub(super) source: &'a Source,
     /// A reference that is not ours.
     pub(super) foreign: Option<&'a ForeignRun>,
+    /// Or one for each size of a problem that draws its inputs.
+    pub(super) modules: &'a [ModuleRun],
     pub(super) seed: u64,
     /// When the check began.
     pub(super) began: Instant,
@@ -175,6 +178,9 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
+        if !self.modules.is_empty() {
+            return self.prepare_drawn(case).await;
+        }
         let Some(Variant { definition, .. }) = self.variant(case) else {
             return Err(judge_ended(format!("nobody knows the Definition `{}`", case.definition)));
         };
@@ -282,11 +288,14 @@ impl<W: Worker> CheckRun<'_, W> {
         let request = Request::Run(Run {
             runner: runner.clone(),
             case: prepared.request.case.clone(),
-            arguments: variant
-                .arguments(parameters)
-                .into_iter()
-                .chain(self.oracle.destination_arguments())
-                .collect(),
+            arguments: match &prepared.drawn {
+                Some(drawn) => drawn.candidate.clone(),
+                None => variant
+                    .arguments(parameters)
+                    .into_iter()
+                    .chain(self.oracle.destination_arguments())
+                    .collect(),
+            },
             wall_s: manner.wall_s,
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
@@ -402,9 +411,11 @@ impl<W: Worker> CheckRun<'_, W> {
                 self.release(prepared).await;
                 continue;
             }
-            if is_undefined(&record) {
+            let undefined = "the reference is not finite on these values".to_owned();
+            let says_nothing = is_undefined(&record).then_some(undefined).or_else(|| cannot_follow(&record));
+            if let Some(why) = says_nothing {
                 let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
+                lock(progress).not_run.push(NotRun::new(what, why));
                 self.release(prepared).await;
                 continue;
             }

@@ -65,7 +65,7 @@ impl Worker for FakeWorker {
                 self.note("open");
                 (self.import)(self.opens.fetch_add(1, Ordering::Relaxed))
             }
-            Request::Prepare(_) | Request::Derive(_) => {
+            Request::Prepare(_) | Request::Derive(_) | Request::Take(_) => {
                 self.note("prepare");
                 done(json!({"possible": true}))
             }
@@ -89,7 +89,7 @@ impl Worker for FakeWorker {
                 done(json!({"outputs": outputs, "inputs_changed": []}))
             }
             Request::Recopy(_) => done(json!({"copied": [true]})),
-            Request::Redraw { .. } => {
+            Request::Redraw { .. } | Request::Retake(_) => {
                 self.note("redraw");
                 done(json!({}))
             }
@@ -183,6 +183,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         oracle: &oracle,
         source: &source,
         foreign: None,
+        modules: &[],
         seed: 7,
         began: Instant::now(),
         events: &events,

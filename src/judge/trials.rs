@@ -217,6 +217,9 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn redraw(&self, prepared: &Prepared, seed: u64) -> Result<(), Ended> {
+        if prepared.drawn.is_some() {
+            return self.redraw_drawn(prepared, seed).await;
+        }
         let request = Request::Redraw { case: prepared.request.case.clone(), seed };
         match self.worker.request(request).await {
             Ok(Outcome::Done(_)) => Ok(()),

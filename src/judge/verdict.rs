@@ -95,6 +95,12 @@ pub enum Code {
     /// What says what is right raised, changed its inputs, or gave no usable values: nothing is known of the
     /// kernel.
     ReferenceFailed,
+    /// A class that gives no object when it is called with the reference's arguments.
+    NotBuilt,
+    /// The reference's parameters cannot be given to the judged object, so that nobody knows what it computes with.
+    UnmatchedWeights,
+    /// Inputs and weights of every size are more than an interpreter gets through.
+    TooLarge,
     /// A sampled run whose outputs are not stored by one launch alone.
     NotComparable,
     /// The entry returned something without launching a Triton kernel: there was nothing to judge.
@@ -116,7 +122,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 52] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -157,6 +163,9 @@ impl Code {
         Self::OutOfMemory,
         Self::JudgeFailed,
         Self::ReferenceFailed,
+        Self::NotBuilt,
+        Self::UnmatchedWeights,
+        Self::TooLarge,
         Self::NotComparable,
         Self::NotLaunched,
         Self::Refused,
@@ -179,7 +188,8 @@ impl Code {
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
             | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
             | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | ReferenceFailed
-            | NotComparable | NotLaunched | Refused | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched | Refused
+            | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }

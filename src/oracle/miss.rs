@@ -57,6 +57,9 @@ pub enum MissKind {
     /// It is known what is meant, and this version cannot judge it.
     #[error("{0}")]
     NotJudged(String),
+    /// A class in the manner of KernelBench without a usable reference.
+    #[error("{0}")]
+    KernelBench(String),
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
 }

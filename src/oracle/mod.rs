@@ -3,6 +3,7 @@
 mod comment;
 mod conventions;
 mod miss;
+mod module;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 pub use comment::{Draft, draft};
 pub use miss::{MissKind, OracleMiss};
+pub use module::{ModuleReference, ModuleSize};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{Kernel, SourceModel, line_of};
@@ -34,7 +36,8 @@ pub struct Oracle {
     pub label: OracleLabel,
     /// The function of the file that is called.
     pub entry: String,
-    /// At least one; the first is what an entry without options stands for.
+    /// The first is what an entry without options stands for. None only with [`Reference::Module`]: what such a
+    /// problem looks like is told by its process.
     pub variants: Vec<Variant>,
     pub reference: Reference,
     /// Bytes of the file where it is said what is right.
@@ -70,6 +73,8 @@ pub enum Reference {
     /// A function that is not ours: it runs in a process of its own, after the candidate, and its outputs
     /// cross like a candidate's.
     Foreign(ForeignReference),
+    /// A class of the user's, whose file also makes inputs and weights, in a process of its own.
+    Module(ModuleReference),
 }
 
 /// A function of the user's that says what is right.
@@ -232,12 +237,17 @@ pub struct Described {
 }
 
 /// Finds where truth comes from: for each function that a comment describes, else for the one of a convention. At
-/// least one item. `path` is not read,
-/// files beside and above it may be. `asked`, a kernel or a function, leaves only what concerns it.
+/// least one item. `path` itself is
+/// not read, files beside and above it may be. `asked`, a kernel or a function, leaves only what concerns it.
 ///
 /// A comment was written for us and names its function, so it is believed before a convention.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
-    let mut described = comment::find_all(path, text, model);
+    let mut described = match conventions::linked_class(&conventions::File { path, text, model }) {
+        Some(oracle) => {
+            vec![Described { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle }]
+        }
+        None => comment::find_all(path, text, model),
+    };
     if described.is_empty() {
         let oracle = by_convention(path, text, model);
         described.push(Described { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle });

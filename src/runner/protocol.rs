@@ -11,11 +11,14 @@
 //! Unknown fields are ignored in both directions. Non-finite numbers travel as the strings `"NaN"`,
 //! `"Infinity"` and `"-Infinity"` (see [`Number`]).
 
+mod module;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::module::{ModuleRole, ModuleSide, Problem, ProblemValue, Retake, Take};
 use crate::spec::Dtype;
 pub use crate::spec::{Fill, Number, Profile};
 
@@ -48,6 +51,10 @@ pub enum Request {
     /// The judge makes another case from a prepared one, for a reference that is not ours.
     /// Done: [`CaseMade`].
     Derive(Derive),
+    /// The judge makes a case from values that a reference of the user's drew. Done: [`CaseMade`].
+    Take(Take),
+    /// The judge puts other such values into the same memory of a case that does not run. Done: `{}`.
+    Retake(Retake),
     /// The candidate runs on a prepared case. Done: [`Ran`].
     Run(Run),
     /// The judge compares what the candidate left in the output memory with the reference, which it
@@ -96,6 +103,8 @@ pub struct Open {
     /// Environment variables set in the runner before the import.
     pub environment: BTreeMap<String, String>,
     pub limits: Limits,
+    /// The entry is a class of a KernelBench problem.
+    pub module: Option<ModuleRole>,
 }
 
 /// Limits of one code runner.
@@ -117,6 +126,9 @@ pub struct Opened {
     /// Names of the entry's parameters, in order. `**kwargs` stands as `**kwargs`, `*args` as `*args`.
     pub parameters: Vec<Parameter>,
     pub import_ms: f64,
+    /// Told by the process of a KernelBench reference.
+    #[serde(default)]
+    pub problem: Option<Problem>,
 }
 
 /// One parameter of the entry.
@@ -162,6 +174,8 @@ pub struct Derive {
     pub case: CaseId,
     pub of: CaseId,
     pub change: Change,
+    /// Which of several such changes: [`Change::Perturbed`] has 32 draws.
+    pub draw: u32,
     /// As those of `of`; all but with [`Change::Same`] floats become float64.
     pub outputs: Vec<OutputSpec>,
 }
@@ -177,6 +191,8 @@ pub enum Change {
     OtherSeed,
     /// Rounded to a coarser mantissa, in float64.
     CoarseInputs,
+    /// Each float off by one rounding to float32, up or down, in float64.
+    Perturbed,
 }
 
 /// One input of one case.
@@ -466,6 +482,8 @@ pub struct ForeignTruth {
     /// Only for null candidates.
     pub other_seed: Option<CaseId>,
     pub coarse_inputs: Option<CaseId>,
+    /// [`Change::Perturbed`], one for each draw; only where a tolerance asks for the condition.
+    pub perturbed: Vec<CaseId>,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see

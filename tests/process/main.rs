@@ -6,9 +6,10 @@
 mod bad_inputs;
 mod comment;
 mod environment;
-mod functions;
 mod flashinfer;
+mod functions;
 mod harness;
+mod kernelbench;
 mod life;
 mod markers;
 mod planted_bugs;

@@ -1,6 +1,7 @@
 //! One failing case as a Python file that needs nothing of ours: the kernel's text, the same inputs from the
 //! same seed, the reference, and a status that says whether the bug is still there.
 
+mod module;
 #[cfg(test)]
 mod tests;
 
@@ -93,25 +94,17 @@ pub fn script(
     }
     let unusable = |error: String| ReproError::Unusable(error);
     let oracle = oracle_of(path, text, record, kernel)?;
+    if let Reference::Module(reference) = &oracle.reference {
+        return module::script(path, text, record, (&oracle, reference));
+    }
     let variant = oracle.variants.iter().find(|variant| variant.definition.name == record.case.definition);
     let variant = variant.ok_or_else(|| unusable("the case belongs to another text".to_owned()))?;
     let (reference, name) = reference(&oracle, variant)?;
     let case = case(path, &oracle, variant, record, &name).map_err(unusable)?;
-    let found: Vec<String> =
-        record.findings.iter().map(|finding| finding.message.replace('\n', " ")).collect();
-    let heading = format!(
-        "{}: {} {}\n\nwarpsmith found: {}\n\nRun it with a Python that has torch and triton: it ends with status 1 while \
-         the bug is there. It judges the text below, or the file that is given as an argument.",
-        path.display(),
-        record.case.stage,
-        record.case.label(),
-        if found.is_empty() { "nothing".to_owned() } else { found.join("\n\n") },
-    );
-    let body = BODY.split_once("\n\n").map_or(BODY, |(_, body)| body);
     Ok(format!(
         "{}\n\n{}\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(KERNEL, REFERENCE, CASE))\n",
-        literal(&format!("{heading}\n")),
-        body.trim(),
+        literal(&heading(path, record)),
+        docless(BODY),
         literal(text),
         reference.map_or_else(|| "None".to_owned(), |text| literal(&text)),
         python(&case, 0),
@@ -136,12 +129,32 @@ fn oracle_of(
     described.into_iter().nth(at).ok_or_else(nothing)?.oracle.map_err(unusable)
 }
 
+/// What stands at the top: which case, what was found, how to run it.
+fn heading(path: &Path, record: &CaseRecord) -> String {
+    let found: Vec<String> =
+        record.findings.iter().map(|finding| finding.message.replace('\n', " ")).collect();
+    format!(
+        "{}: {} {}\n\nwarpsmith found: {}\n\nRun it with a Python that has torch and triton: it ends with status 1 while \
+         the bug is there. It judges the text below, or the file that is given as an argument.\n",
+        path.display(),
+        record.case.stage,
+        record.case.label(),
+        if found.is_empty() { "nothing".to_owned() } else { found.join("\n\n") },
+    )
+}
+
+/// The code of one of our Python files.
+fn docless(body: &str) -> &str {
+    body.split_once("\n\n").map_or(body, |(_, body)| body).trim()
+}
+
 /// The source of the reference (`None`: it is in the judged file) and its file's name.
 fn reference(oracle: &Oracle, variant: &Variant) -> Result<(Option<String>, String), ReproError> {
     let name_of =
         |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     match &oracle.reference {
         Reference::Ours => Ok((Some(variant.definition.reference.clone()), "reference.py".to_owned())),
+        Reference::Module(module) => Ok((None, name_of(&module.path))),
         Reference::Foreign(foreign) => match &foreign.file {
             ForeignFile::Same => Ok((None, String::new())),
             ForeignFile::Text { path, text } => Ok((Some(text.clone()), name_of(path))),
@@ -196,6 +209,7 @@ fn case(
     let (function, by_position) = match &oracle.reference {
         Reference::Ours => ("run", true),
         Reference::Foreign(foreign) => (foreign.function.as_str(), false),
+        Reference::Module(module) => (module.class.as_str(), false),
     };
     let order: Vec<&String> = match by_position {
         true => definition.inputs.iter().map(|(name, _)| name).collect(),

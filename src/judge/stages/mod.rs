@@ -1,6 +1,7 @@
 //! The stages of a check: one file each, every one a pure function from a Definition to cases.
 
 mod determinism;
+mod drawn;
 mod edge;
 mod smoke;
 mod stability;
@@ -9,6 +10,7 @@ mod told;
 
 use std::collections::BTreeMap;
 
+pub(super) use self::drawn::plan_drawn;
 use super::case::{CONTIGUOUS, DEFAULT_PROFILE};
 use super::{Case, Coverage, NotRun, Stage, check::CheckOptions};
 use crate::spec::{Definition, Dtype};
@@ -20,6 +22,8 @@ const FULL_FLOPS: u64 = 40_000_000;
 /// Elements up to which a case is made at all on the CPU: the judge draws every input and computes the
 /// whole reference, whatever the candidate runs.
 const SAMPLED_ELEMENTS: u64 = 20_000_000;
+/// Elements of inputs and weights up to which a problem is looked at.
+pub(super) const MOST_ELEMENTS: u64 = SAMPLED_ELEMENTS;
 /// The same for floating-point operations (the reference runs them twice, once in float64).
 const SAMPLED_FLOPS: u64 = 3_000_000_000;
 

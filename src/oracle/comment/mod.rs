@@ -5,6 +5,7 @@
 //! def silu(x): ...
 //! ```
 
+mod class;
 mod define;
 mod definition;
 mod draft;
@@ -18,10 +19,13 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use self::class::{ClassLink, class_link};
 use self::define::Entry;
 pub use self::draft::{Draft, draft};
-use self::grammar::{ReferenceName, Value};
-use self::parse::{CommentError, Parsed};
+pub(super) use self::grammar::ReferenceName;
+use self::grammar::Value;
+pub(super) use self::parse::CommentError;
+use self::parse::Parsed;
 use super::{
     Described, ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference,
     Variant,

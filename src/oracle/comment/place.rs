@@ -17,6 +17,8 @@ pub(super) struct Block {
     pub(super) range: Range<usize>,
     /// The module-level function whose `def` (or first decorator) follows directly.
     pub(super) function: Option<String>,
+    /// The module-level class that follows directly.
+    pub(super) class: Option<String>,
 }
 
 impl Block {
@@ -72,6 +74,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, CommentError> {
         Walk::Into
     });
     let functions = functions(tree.root_node(), text);
+    let classes = named(tree.root_node(), text, "class_definition");
     let mut blocks: Vec<Block> = Vec::new();
     // The line after the comments that were read without a gap.
     let mut next_line = 0;
@@ -92,7 +95,8 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, CommentError> {
                 }
             }
             (Some(content), true) => {
-                blocks.push(Block { lines: vec![content], range: range.clone(), function: None });
+                let range = range.clone();
+                blocks.push(Block { lines: vec![content], range, function: None, class: None });
             }
             // Other comments may stand between ours and the function.
             (None, true) if line == next_line => {}
@@ -100,8 +104,11 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, CommentError> {
         }
         next_line = line + 1;
         if let Some(block) = blocks.last_mut() {
-            block.function =
-                functions.iter().find(|(_, line)| *line == next_line).map(|(name, _)| name.clone());
+            let below = |known: &[(String, u32)]| {
+                known.iter().find(|(_, line)| *line == next_line).map(|(name, _)| name.clone())
+            };
+            block.function = below(&functions);
+            block.class = below(&classes);
         }
     }
     Ok(blocks)
@@ -116,13 +123,17 @@ fn content(text: &str, range: &Range<usize>) -> Option<Range<usize>> {
 
 /// Module-level functions with the 1-based line of their first decorator or `def`.
 pub(super) fn functions(root: Node<'_>, text: &str) -> Vec<(String, u32)> {
+    named(root, text, "function_definition")
+}
+
+/// Module-level definitions of one kind.
+fn named(root: Node<'_>, text: &str, kind: &str) -> Vec<(String, u32)> {
     let named = |statement: Node<'_>| {
-        let function = match statement.kind() {
+        let defined = match statement.kind() {
             "decorated_definition" => statement.child_by_field_name("definition")?,
             _ => statement,
         };
-        let name =
-            function.child_by_field_name("name").filter(|_| function.kind() == "function_definition")?;
+        let name = defined.child_by_field_name("name").filter(|_| defined.kind() == kind)?;
         Some((text_of(name, text).to_owned(), line_of(text, statement.start_byte())))
     };
     children(root).into_iter().filter_map(named).collect()

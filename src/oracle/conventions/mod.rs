@@ -2,10 +2,13 @@
 
 mod autokernel;
 pub(super) mod flashinfer;
+mod kernelbench;
 
 use std::path::Path;
 
 use super::{Oracle, OracleMiss};
+pub(super) use kernelbench::linked as linked_class;
+
 use crate::source::SourceModel;
 
 /// What a convention may look at.
@@ -19,4 +22,4 @@ pub(super) struct File<'a> {
 type Convention = fn(&File<'_>) -> Option<Result<Oracle, OracleMiss>>;
 
 /// In the order in which they are tried.
-pub(super) const ALL: [Convention; 2] = [autokernel::find, flashinfer::find];
+pub(super) const ALL: [Convention; 3] = [autokernel::find, kernelbench::find, flashinfer::find];

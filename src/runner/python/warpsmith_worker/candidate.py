@@ -26,6 +26,9 @@ from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault
 from .loading import import_user_file
+from .module_candidate import ModuleCandidate
+from .module_role import Unusable
+from .problem import Problem
 from .returned import EarlierResults, Output, flatten, hand_over
 from .widening import in_float64
 
@@ -69,6 +72,8 @@ class Candidate:
         self.shim.install()
         self.files: UserFiles | None = None
         self.entry: Callable[..., Any] | None = None
+        self.problem: Problem | None = None
+        """Set in the process of a KernelBench reference."""
         self.last_progress = 0.0
         self.earlier = EarlierResults()
         self.held: list[Any] = []
@@ -106,12 +111,23 @@ class Candidate:
             _ours(name_device_alike)
             with self.shim.active(poisons=True):
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
-            self.entry = _find_entry(module, request["entry"], files.path)
+                self.entry = _find_entry(module, request["entry"], files.path)
+                told = self._take_role(module, self.entry, request.get("module"))
             parameters = _parameters(self.entry)
         except BaseException as error:
             return {"raised": describe_fault(error, files)}
         import_ms = (time.perf_counter() - began) * 1e3
-        return {"done": {"parameters": parameters, "import_ms": import_ms}}
+        return {"done": {"parameters": parameters, "import_ms": import_ms, "problem": told}}
+
+    def _take_role(self, module: Any, entry: Any, role: Message | None) -> Message | None:
+        """A class of the KernelBench convention is served through an object of ours."""
+        if role is None:
+            return None
+        if role["side"] == "candidate":
+            self.entry = ModuleCandidate(entry, role)
+            return None
+        self.entry = self.problem = Problem(module, entry, role)
+        return self.problem.describe(role)
 
     def run(self, request: Message, descriptors: list[int]) -> Message:
         """Call the entry on the case's memory: `Ran` or `Raised`."""
@@ -128,9 +144,16 @@ class Candidate:
                 program_order=options.get("program_order", "forward"),
                 autotune=options.get("autotune", "drawn"),
             )
+            self._make_module(case.arguments, options)
+            arguments = case.arguments
+            if widened and self.problem is not None:
+                # Its constructors run in the usual dtypes.
+                arguments, widens = {**arguments, "widened": True}, contextlib.nullcontext()
+            else:
+                widens = in_float64() if widened else contextlib.nullcontext()
             began = time.perf_counter()
-            with in_float64() if widened else contextlib.nullcontext():
-                returned = self._call(session, case.arguments, options)
+            with widens:
+                returned = self._call(session, arguments, options)
             run_ms = (time.perf_counter() - began) * 1e3
             report = _ours(session.report)
             values_matter = options["compare_values"]
@@ -139,12 +162,37 @@ class Candidate:
             if request.get("hold"):
                 self.held = flatten(returned)
             described = case.hand_over(
-                returned, session if values_matter else None, self.shim.host.holds, widened=widened
+                returned, session if values_matter else None, self._is_refused, widened=widened
             )
             self._mark_returned_before(returned, described)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
+
+    def _make_module(self, arguments: dict[str, Any], options: Message) -> None:
+        """Make the object of a KernelBench candidate, outside of what is judged. Raises Unusable."""
+        if not isinstance(self.entry, ModuleCandidate) or self.entry.is_made_for(arguments):
+            return
+        making = _ours(
+            interpreter.Session,
+            max_programs=None,
+            compare_values=True,
+            sampling_seed=0,
+            on_progress=self._progress,
+        )
+        _ours(making.__enter__)
+        try:
+            with self.shim.active(poisons=options["compare_values"]):
+                self.entry.make(arguments)
+        finally:
+            _ours(making.__exit__, None, None, None)
+        if _ours(making.report).get("launches"):
+            told = f"the constructor of `{self.entry.name}` launches a kernel; only what `forward` launches is judged"
+            raise Unusable("not-built", told)
+
+    def _is_refused(self, value: torch.Tensor) -> bool:
+        """Whether a returned value lies in the wrong memory; a KernelBench reference works on the CPU."""
+        return self.problem is None and self.shim.host.holds(value)
 
     def _mark_returned_before(self, returned: Any, described: list[Message]) -> None:
         """Say which values are the memory of an earlier result, and remember these."""

@@ -6,10 +6,14 @@ from typing import Any
 
 from . import cuda_shim, interpreter
 from .errors import UserFiles, chain, describe, message_of
+from .module_role import Unusable
 
 _OWN_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 # These only call the user's code: a missing entry or a wrong argument surfaces in them.
-_CALLERS = tuple(os.path.join(_OWN_FOLDER, name) for name in ("candidate.py", "loading.py"))
+_CALLERS = tuple(
+    os.path.join(_OWN_FOLDER, name)
+    for name in ("candidate.py", "loading.py", "module_candidate.py", "problem.py")
+)
 
 
 class InterpreterFailed(Exception):
@@ -24,6 +28,8 @@ def describe_fault(
     `unsupported` is what the interpreter's report says: whatever followed a feature that is lacking may be
     its consequence, so it decides.
     """
+    if isinstance(error, Unusable):
+        return _describe_unusable(error, files)
     raised = describe(error, files)
     compile_error = _first(error, interpreter.TritonCompileError)
     lacking = _first(error, interpreter.InterpreterUnsupported)
@@ -41,6 +47,15 @@ def describe_fault(
     elif raised["code"] != "out-of-memory" and is_ours(error, files):
         raised["code"] = "unsupported"
         raised["message"] = f"warpsmith's interpreter failed: {raised['message']}"
+    return raised
+
+
+def _describe_unusable(error: Unusable, files: UserFiles | None) -> dict[str, Any]:
+    """Where the user's code raised; a lack of memory stays what it is."""
+    raised = describe(error.__cause__ or error, files)
+    if raised["code"] != "out-of-memory":
+        raised["code"] = error.code
+    raised["exception"], raised["message"] = type(error).__name__, message_of(error)
     return raised
 
 

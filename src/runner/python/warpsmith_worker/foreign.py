@@ -6,6 +6,7 @@ They run in a process of their own, on cases derived from the candidate's, and o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,14 +46,17 @@ def widened(spec: Message) -> Message:
     return {**spec, "dtype": "float64"} if by_name(spec["dtype"]).is_float else spec
 
 
-def truths(wide: Case, narrow: Case) -> list[Truth]:
+def truths(wide: Case, narrow: Case, perturbed: Sequence[Case] = ()) -> list[Truth]:
     """What the outputs should hold, from the reference's run in float64 and its run in the case's dtypes.
+
+    `perturbed` are its runs in float64 on inputs that are off by a rounding.
 
     Raises ReferenceFailed when its values cannot decide over a kernel.
     """
     expected, in_dtype = values(wide), values(narrow)
+    off = [values(case) for case in perturbed]
     pairs = []
-    for output, truth, rounded in zip(narrow.outputs, expected, in_dtype, strict=True):
+    for at, (output, truth, rounded) in enumerate(zip(narrow.outputs, expected, in_dtype, strict=True)):
         if output.element.is_float:
             _check_rounded(output, truth, rounded)
         elif not torch.equal(truth, rounded):
@@ -61,7 +65,7 @@ def truths(wide: Case, narrow: Case) -> list[Truth]:
                 f"in the dtypes of the case the reference gives other whole numbers than in float64 for {count} "
                 f"elements of `{output.name}`: it cannot say which are right"
             )
-        pairs.append(Truth(truth, rounded))
+        pairs.append(Truth(truth, rounded, tuple(outputs[at] for outputs in off)))
     return pairs
 
 

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, repeat
 from typing import Any, Literal
 
 import torch
 
-from . import compare, foreign, inputs, memory, poison
+from . import compare, foreign, inputs, memory, poison, taken
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
 from .dtypes import ElementType, UnsupportedDtype, by_name
@@ -158,6 +159,8 @@ class Judge:
             "define": self._define,
             "prepare": self._prepare,
             "derive": self._derive,
+            "take": self._take,
+            "retake": self._retake,
             "rearm": self._rearm,
             "redraw": self._redraw,
             "repeat": self._repeat,
@@ -217,7 +220,7 @@ class Judge:
         origin = self.cases.get(request["of"])
         if origin is None or not origin.values_matter:
             raise Refused("unknown-case", f"case {request['of']} was not prepared with values")
-        arguments = self._changed_arguments(origin, request["change"])
+        arguments = self._changed_arguments(origin, request["change"], request.get("draw", 0))
         if arguments is None:
             return {"done": {"possible": False, "inputs": [], "outputs": []}}, []
         widened = request["change"] != "same"
@@ -231,6 +234,20 @@ class Judge:
 
         return self._add_case(request["case"], case, outputs, make)
 
+    def _take(self, request: Message) -> tuple[Message, list[int]]:
+        """A case whose inputs hold what a reference's process left in the outputs of another one."""
+        drawn = taken.values(self._case({"case": request["of"]}))
+        case = Case(None, 0, request["inputs"], [], [], True)
+        make = partial(taken.inputs_of, request["inputs"], drawn, _make_shared)
+        return self._add_case(request["case"], case, request["outputs"], make)
+
+    def _retake(self, request: Message) -> tuple[Message, list[int]]:
+        """Other drawn values in the same memory, and poison in the outputs again."""
+        case = self._case(request)
+        case.truths, case.nulls = None, {}
+        taken.refill(case.tensors(), taken.values(self._case({"case": request["of"]})))
+        return self._rearm(request)
+
     def _reference_of(self, request: Message) -> Reference | None:
         if request["definition"] is None:
             return None
@@ -239,9 +256,11 @@ class Judge:
             raise Refused("unknown-definition", f"{request['definition']} was not defined")
         return reference
 
-    def _changed_arguments(self, origin: Case, change: str) -> list[Any] | None:
+    def _changed_arguments(self, origin: Case, change: str, draw: int) -> list[Any] | None:
         if change in ("same", "widened"):
             return origin.arguments()
+        if change == "perturbed":
+            return _perturbed_arguments(origin, draw)
         return _other_arguments(origin, 0) if change == "other-seed" else _coarse_arguments(origin)
 
     def _add_case(
@@ -356,9 +375,11 @@ class Judge:
 
     def _take_truths(self, case: Case, truth: Message) -> None:
         """What a reference that is not ours left in the memory of its own cases."""
-        made = {name: self._case({"case": of}) for name, of in truth.items() if of is not None}
+        perturbed = [self._case({"case": of}) for of in truth.get("perturbed", [])]
+        single = {name: of for name, of in truth.items() if name != "perturbed" and of is not None}
+        made = {name: self._case({"case": of}) for name, of in single.items()}
         wide, narrow = made.pop("float64"), made.pop("in_dtype")
-        case.truths = foreign.truths(wide, narrow)
+        case.truths = foreign.truths(wide, narrow, perturbed)
         for name, other in made.items():
             case.nulls["coarse" if name == "coarse_inputs" else 0] = foreign.values(other)
 

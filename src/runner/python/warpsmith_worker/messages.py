@@ -56,6 +56,17 @@ def milliseconds(value: Any) -> float:
     return value
 
 
+def scalar(value: Any) -> Any:
+    """A number, true, false, or nothing."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return value
+    if isinstance(value, float) and value - value == 0:
+        return value
+    raise Malformed(f"expected a finite number, got {value!r:.40}")
+
+
 def whole(low: int, high: int) -> Check:
     """Whole numbers from `low` up to, not including, `high`."""
 
@@ -143,8 +154,22 @@ RETURNED = record(
         "copied": boolean,
     },
 )
+SHAPED = record(
+    {"name": text},
+    {
+        "dtype": text,
+        "shape": list_of(U64),
+        "strides": list_of(U64),
+        "scalar": scalar,
+    },
+)
+PROBLEM = record(
+    {"inputs": list_of(SHAPED), "state": list_of(SHAPED), "outputs": list_of(SHAPED), "init": text},
+    {"flops": optional(U64), "has_constant_parameters": boolean},
+)
 OPENED = record(
-    {"parameters": list_of(record({"name": text, "has_default": boolean})), "import_ms": milliseconds}
+    {"parameters": list_of(record({"name": text, "has_default": boolean})), "import_ms": milliseconds},
+    {"problem": optional(PROBLEM)},
 )
 RAN = record(
     {

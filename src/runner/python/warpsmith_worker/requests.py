@@ -35,6 +35,8 @@ class Requests:
             "open": self._open,
             "prepare": self._prepare,
             "derive": self._derive,
+            "take": self._take,
+            "retake": self._retake,
             "run": self._run,
             "recopy": self._recopy,
             "compare": self._compare,
@@ -69,7 +71,22 @@ class Requests:
         self._add_case(request, message)
 
     def _derive(self, request: Request) -> None:
-        self._add_case(request, _fields(request, "case", "of", "change", "outputs"))
+        message = _fields(request, "case", "of", "change", "outputs")
+        message["draw"] = request.get("draw", 0)
+        self._add_case(request, message)
+
+    def _take(self, request: Request) -> None:
+        self._add_case(request, _fields(request, "case", "of", "inputs", "outputs"))
+
+    def _retake(self, request: Request) -> None:
+        message = _fields(request, "case", "of")
+
+        def retake(case: Case) -> None:
+            # The judge arms it as well.
+            case.runs = 0
+            self._ask_judge_when_idle(request, message, case)
+
+        self._with_case(request, retake)
 
     def _add_case(self, request: Request, message: Message) -> None:
         wall_s = float(request.get("wall_s", _JUDGE_WALL_S))
@@ -153,6 +170,7 @@ class Requests:
         runner.output.tail_bytes = runner_limits.output_tail_bytes
         runner.shown_paths = (request["text_path"], request["path"])
         message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
+        message["module"] = request.get("module")
         message["address_space_bytes"] = runner_limits.address_space_bytes
 
         def opened(outcome: Outcome, _descriptors: list[int]) -> None:
