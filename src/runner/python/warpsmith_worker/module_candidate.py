@@ -162,6 +162,6 @@ def _unmatched(
         parts.append(f"`{name}` has {listed(free, own)}, which the reference has not")
     return (
         f"the weights cannot be shared: {'; '.join(parts)}. Neither name and shape nor the values drawn from "
-        f"the same seed agree: give the parameters of `{name}` the names and shapes of the reference's, and make "
-        "other tensors plain attributes or buffers with `persistent=False`"
+        f"the same seed agree: give the parameters of `{name}` the names and shapes of the reference's, and "
+        "make other tensors plain attributes or buffers with `persistent=False`"
     )

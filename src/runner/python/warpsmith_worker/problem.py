@@ -28,6 +28,7 @@ from .module_role import (
 )
 from .product_count import ProductCount
 from .returned import flatten
+from .size_guard import SizeGuard, TooManyElements
 from .widening import in_float64
 
 # What is only looked at is drawn from another seed than any case.
@@ -52,12 +53,18 @@ class Problem:
     def describe(self, role: Message) -> Message:
         """Everything but values: inputs, parameters and buffers, outputs. Raises Unusable."""
         most = int(role["most_elements"])
-        self._refuse_above(most, self._elements_without_values())
         set_seed(_SEED_OF_LOOK)
-        inputs = self._inputs()
-        model = self._built(_SEED_OF_LOOK)
+        try:
+            # Constructors may make and drop some.
+            with SizeGuard(2 * most):
+                inputs = self._inputs()
+                model = self._built(_SEED_OF_LOOK)
+        except TooManyElements as error:
+            raise _too_large(f"at least {error.elements:,}", most) from None
         state = model.state_dict()
-        self._refuse_above(most, _elements([*inputs, *state.values()]))
+        elements = _elements([*inputs, *state.values()])
+        if elements > most:
+            raise _too_large(f"{elements:,}", most)
         names = _names_of(model, inputs)
         returned, flops = _looked_at(model, copy.deepcopy(inputs))
         outputs = flatten(returned)
@@ -134,22 +141,10 @@ class Problem:
             raise Unusable("bad-problem", f"{_name(self.model)} is no torch.nn.Module")
         return made.eval() if self.evaluates else made
 
-    def _elements_without_values(self) -> int:
-        """As far as can be told without memory for them; 0 when nothing can."""
-        try:
-            with torch.device("meta"), torch.no_grad():
-                set_seed(_SEED_OF_LOOK)
-                return _elements([*self.get_inputs(), *self._built(_SEED_OF_LOOK).state_dict().values()])
-        except Exception:
-            return 0
 
-    def _refuse_above(self, most: int, elements: int) -> None:
-        if elements > most:
-            raise Unusable(
-                "too-large",
-                f"inputs and weights have {elements:,} elements; the interpreter on a CPU takes at most "
-                f"{most:,}",
-            )
+def _too_large(elements: str, most: int) -> Unusable:
+    told = f"inputs and weights have {elements} elements; the interpreter on a CPU takes at most {most:,}"
+    return Unusable("too-large", told)
 
 
 def _function(module: ModuleType, name: str) -> Callable[..., Any]:
