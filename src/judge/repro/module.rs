@@ -12,6 +12,8 @@ use crate::spec::{Dtype, Precision};
 
 /// What comes after [`BODY`].
 const MODULE_BODY: &str = include_str!("module_body.py");
+/// What stands above this line there is for its readers.
+const DIVIDER: &str = "# What stands above is in the other part already.\n";
 
 pub(super) fn script(
     path: &Path,
@@ -47,10 +49,10 @@ pub(super) fn script(
     });
     let judged = if reference.is_same_file { size.text.as_str() } else { text };
     Ok(format!(
-        "{}\n\n{}\n\n\n{}\n\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main_of_class(KERNEL, REFERENCE, CASE))\n",
+        "{}\n\nimport random\n{}\n\n\n{}\n\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main_of_class(KERNEL, REFERENCE, CASE))\n",
         literal(&heading(path, record)),
         docless(BODY),
-        docless(MODULE_BODY),
+        MODULE_BODY.split_once(DIVIDER).map_or(MODULE_BODY, |(_, body)| body).trim(),
         literal(judged),
         literal(&size.text),
         python(&case, 0),

@@ -1,7 +1,14 @@
 """The part of every repro of a KernelBench problem that is the same."""
 
-import copy
 import random
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from body import DEVICE, HAS_GPU, Float32AsFloat64, flat, loaded, problem_of
+
+# What stands above is in the other part already.
 
 
 def seeded(seed: int) -> None:
@@ -11,10 +18,11 @@ def seeded(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def made(model: Any, init: Any, case: dict[str, Any]) -> torch.nn.Module:
+def made(model: Any, truth: Any, case: dict[str, Any]) -> torch.nn.Module:
     """An object of a class, its weights drawn from the seed of the case."""
+    seeded(0)
+    init = truth.get_init_inputs()
     seeded(case["weights_seed"])
-    init = copy.deepcopy(init)
     module = model(**init) if isinstance(init, dict) else model(*init)
     return module.eval() if case["eval"] else module
 
@@ -40,10 +48,10 @@ def share(module: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
 
 
 def right(
-    model: Any, init: Any, inputs: list[Any], case: dict[str, Any], wide: bool
+    model: Any, truth: Any, inputs: list[Any], case: dict[str, Any], wide: bool
 ) -> tuple[list[Any], dict[str, torch.Tensor]]:
     """What the reference returns, in float64 or as it is, and its weights before."""
-    module = made(model, init, case)
+    module = made(model, truth, case)
     if case["random_affine"]:
         randomise_constants(module, case["weights_seed"])
     state = {name: values.clone() for name, values in module.state_dict().items()}
@@ -84,17 +92,16 @@ def main_of_class(kernel: str, reference: str, case: dict[str, Any]) -> int:
         with open(sys.argv[1], encoding="utf-8") as file:
             kernel = file.read()
     truth = loaded(reference, case["reference_file"], case["folder"])
-    seeded(0)
-    init = truth.get_init_inputs()
     seeded(case["inputs_seed"])
     inputs = list(truth.get_inputs())
-    exact, _ = right(getattr(truth, case["class"]), init, inputs, case, wide=True)
-    rounded, state = right(getattr(truth, case["class"]), init, inputs, case, wide=False)
+    model = getattr(truth, case["class"])
+    exact, _ = right(model, truth, inputs, case, wide=True)
+    rounded, state = right(model, truth, inputs, case, wide=False)
     # Memory that nobody wrote reads as NaN, so that what is left out shows.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     module = loaded(kernel, case["file"], case["folder"])
-    judged = made(getattr(module, case["entry"]), init, case).to(DEVICE)
+    judged = made(getattr(module, case["entry"]), truth, case).to(DEVICE)
     share(judged, state)
     passed = [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in inputs]
     before = [value.clone() if isinstance(value, torch.Tensor) else value for value in passed]

@@ -34,7 +34,7 @@ pub struct Problem {
     pub outputs: Vec<ProblemValue>,
     /// What `get_init_inputs` gives, in a form that only the worker reads.
     pub init: String,
-    /// Floating-point operations of `forward`, as far as torch counts them.
+    /// Floating-point operations of the products in `forward`.
     #[serde(default)]
     pub flops: Option<u64>,
     /// Some parameters are made with one value, such as the ones and zeros of a norm.

@@ -25,7 +25,7 @@ def _mean(x, y, n, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     """A weighted sum and its mean."""
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor, factor: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, left: torch.Tensor, right: torch.Tensor, factor: float) -> tuple[torch.Tensor, ...]:
         """Like `left`, and a single number."""
         total = torch.empty_like(left)
         mean = left.new_empty(())

@@ -9,7 +9,7 @@ length = 300
 class Model(nn.Module):
     """A weighted sum and its mean."""
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor, factor: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, left: torch.Tensor, right: torch.Tensor, factor: float) -> tuple[torch.Tensor, ...]:
         """Like `left`, and a single number."""
         total = left + factor * right
         return total, total.mean()

@@ -187,7 +187,8 @@ class Candidate:
         finally:
             _ours(making.__exit__, None, None, None)
         if _ours(making.report).get("launches"):
-            told = f"the constructor of `{self.entry.name}` launches a kernel; only what `forward` launches is judged"
+            name = self.entry.name
+            told = f"the constructor of `{name}` launches a kernel; only what `forward` launches is judged"
             raise Unusable("not-built", told)
 
     def _is_refused(self, value: torch.Tensor) -> bool:

@@ -12,7 +12,14 @@ _OWN_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 # These only call the user's code: a missing entry or a wrong argument surfaces in them.
 _CALLERS = tuple(
     os.path.join(_OWN_FOLDER, name)
-    for name in ("candidate.py", "loading.py", "module_candidate.py", "problem.py")
+    for name in (
+        "candidate.py",
+        "loading.py",
+        "module_candidate.py",
+        "problem.py",
+        "product_count.py",
+        "size_guard.py",
+    )
 )
 
 

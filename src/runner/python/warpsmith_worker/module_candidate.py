@@ -1,4 +1,4 @@
-"""The judged side of a KernelBench problem: `ModelNew`, with the reference's arguments, inputs and weights."""
+"""The judged side of a KernelBench problem: `ModelNew`, made and called like the reference."""
 
 import inspect
 import json
@@ -11,7 +11,7 @@ from .module_role import INPUT, STATE, Unusable, copy_state, decoded, set_seed, 
 
 
 class ModuleCandidate:
-    """A class that is made like the reference and called like it. Its file's own `get_inputs` is never called."""
+    """The judged class. Whatever its file says of inputs is never asked."""
 
     def __init__(self, model: Any, role: Message) -> None:
         self.model = model
@@ -67,8 +67,8 @@ class ModuleCandidate:
             init = named or positional
             raise Unusable(
                 "bad-signature",
-                f"`{self.name}` is made with what get_init_inputs() gives, ({_listed(init)}), and does not take it: "
-                f"{error}; give `__init__` the parameters of the reference",
+                f"`{self.name}` is made with what get_init_inputs() gives, ({_listed(init)}), and does not "
+                f"take it: {error}; give `__init__` the parameters of the reference",
             ) from None
 
 
@@ -77,7 +77,9 @@ def _key(arguments: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _listed(init: Any) -> str:
-    values = [f"{name}={value!r}" for name, value in init.items()] if isinstance(init, dict) else map(repr, init)
+    values = (
+        [f"{name}={value!r}" for name, value in init.items()] if isinstance(init, dict) else map(repr, init)
+    )
     return ", ".join(values)[:200]
 
 
@@ -91,7 +93,8 @@ def _check_forward(made: torch.nn.Module, name: str, count: int) -> None:
     except TypeError as error:
         raise Unusable(
             "bad-signature",
-            f"`{name}.forward` gets the {count} values of get_inputs() by position and does not take them: {error}",
+            f"`{name}.forward` gets the {count} values of get_inputs() by position and does not take them: "
+            f"{error}",
         ) from None
 
 
@@ -105,8 +108,8 @@ def _refuse_own_tensors(made: torch.nn.Module, name: str) -> None:
     if held:
         raise Unusable(
             "unmatched-weights",
-            f"`{name}` keeps tensors that are not in its state_dict (`{'`, `'.join(held[:6])}`); if they were computed "
-            "from the weights, they do not follow others",
+            f"`{name}` keeps tensors that are not in its state_dict (`{'`, `'.join(held[:6])}`); if "
+            "they were computed from the weights, they do not follow others",
         )
 
 
@@ -142,7 +145,11 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _unmatched(
-    name: str, own: dict[str, torch.Tensor], state: dict[str, torch.Tensor], waiting: list[str], free: list[str]
+    name: str,
+    own: dict[str, torch.Tensor],
+    state: dict[str, torch.Tensor],
+    waiting: list[str],
+    free: list[str],
 ) -> str:
     def listed(names: list[str], tensors: dict[str, torch.Tensor]) -> str:
         shown = [f"`{key}` {list(tensors[key].shape)}" for key in names[:6]]
@@ -154,7 +161,7 @@ def _unmatched(
     if free:
         parts.append(f"`{name}` has {listed(free, own)}, which the reference has not")
     return (
-        f"the weights cannot be shared: {'; '.join(parts)}. Neither name and shape nor the values drawn from the same "
-        f"seed agree: give the parameters of `{name}` the names and shapes of the reference's, and make other tensors "
-        "plain attributes or buffers with `persistent=False`"
+        f"the weights cannot be shared: {'; '.join(parts)}. Neither name and shape nor the values drawn from "
+        f"the same seed agree: give the parameters of `{name}` the names and shapes of the reference's, and "
+        "make other tensors plain attributes or buffers with `persistent=False`"
     )

@@ -80,12 +80,12 @@ def copy_state(target: torch.Tensor, values: torch.Tensor) -> None:
 
 
 def constant_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Parameters of one finite value, such as the ones and zeros of a norm: who ignores them is not found out.
+    """Parameters of one finite value, such as the ones of a norm: who ignores them is not found out.
 
     The running statistics of a batch norm are none of them: in train mode they play no part.
     """
     floats = [value for value in model.parameters() if value.numel() and value.is_floating_point()]
-    return [value for value in floats if bool((value == value.flatten()[0]).all() & value.flatten()[0].isfinite())]
+    return [value for value in floats if bool(((value == value.flatten()[0]) & value.isfinite()).all())]
 
 
 def randomise_constants(model: torch.nn.Module, seed: int) -> None:

@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from .channel import Message
 from .module_role import (
@@ -27,7 +26,9 @@ from .module_role import (
     set_seed,
     with_prefix,
 )
+from .product_count import ProductCount
 from .returned import flatten
+from .size_guard import SizeGuard, TooManyElements
 from .widening import in_float64
 
 # What is only looked at is drawn from another seed than any case.
@@ -47,16 +48,23 @@ class Problem:
         if not isinstance(made, list | tuple | dict):
             raise Unusable("bad-problem", f"get_init_inputs() returns a {type(made).__name__}, not a list")
         self.init = made
+        self.init_text = _init_text(made)
 
     def describe(self, role: Message) -> Message:
         """Everything but values: inputs, parameters and buffers, outputs. Raises Unusable."""
         most = int(role["most_elements"])
-        self._refuse_above(most, self._elements_without_values())
         set_seed(_SEED_OF_LOOK)
-        inputs = self._inputs()
-        model = self._built(_SEED_OF_LOOK)
+        try:
+            # Constructors may make and drop some.
+            with SizeGuard(2 * most):
+                inputs = self._inputs()
+                model = self._built(_SEED_OF_LOOK)
+        except TooManyElements as error:
+            raise _too_large(f"at least {error.elements:,}", most) from None
         state = model.state_dict()
-        self._refuse_above(most, _elements([*inputs, *state.values()]))
+        elements = _elements([*inputs, *state.values()])
+        if elements > most:
+            raise _too_large(f"{elements:,}", most)
         names = _names_of(model, inputs)
         returned, flops = _looked_at(model, copy.deepcopy(inputs))
         outputs = flatten(returned)
@@ -69,7 +77,7 @@ class Problem:
             "inputs": [_described(name, value) for name, value in zip(names, inputs, strict=True)],
             "state": [_described(name, value) for name, value in state.items()],
             "outputs": [_described(name, value) for name, value in zip(called, outputs, strict=True)],
-            "init": _init_text(self.init),
+            "init": self.init_text,
             "flops": flops,
             "has_constant_parameters": bool(constant_parameters(model)),
         }
@@ -95,8 +103,8 @@ class Problem:
         if not torch.equal(before, torch.get_rng_state()):
             raise Unusable(
                 "bad-problem",
-                f"{_name(self.model)}.forward draws random numbers (dropout in train mode does), so no kernel can "
-                "be held against it; write `eval=true` into the comment if evaluation is meant",
+                f"{_name(self.model)}.forward draws random numbers (dropout in train mode does), so no "
+                "kernel can be held against it; write `eval=true` into the comment if evaluation is meant",
             )
         return returned
 
@@ -120,7 +128,8 @@ class Problem:
             if not is_plain and not (value is None or type(value) in (bool, int, float)):
                 kind = type(value).__name__
                 raise Unusable(
-                    "bad-problem", f"get_inputs() returns a {kind} at position {at}; tensors and numbers can be judged"
+                    "bad-problem",
+                    f"get_inputs() returns a {kind} at position {at}; tensors and numbers can be judged",
                 )
         return list(values)
 
@@ -132,21 +141,10 @@ class Problem:
             raise Unusable("bad-problem", f"{_name(self.model)} is no torch.nn.Module")
         return made.eval() if self.evaluates else made
 
-    def _elements_without_values(self) -> int:
-        """As far as can be told without memory for them; 0 when nothing can."""
-        try:
-            with torch.device("meta"), torch.no_grad():
-                set_seed(_SEED_OF_LOOK)
-                return _elements([*self.get_inputs(), *self._built(_SEED_OF_LOOK).state_dict().values()])
-        except Exception:
-            return 0
 
-    def _refuse_above(self, most: int, elements: int) -> None:
-        if elements > most:
-            raise Unusable(
-                "too-large",
-                f"inputs and weights have {elements:,} elements; the interpreter on a CPU takes at most {most:,}",
-            )
+def _too_large(elements: str, most: int) -> Unusable:
+    told = f"inputs and weights have {elements} elements; the interpreter on a CPU takes at most {most:,}"
+    return Unusable("too-large", told)
 
 
 def _function(module: ModuleType, name: str) -> Callable[..., Any]:
@@ -167,7 +165,9 @@ def _called(function: Callable[..., Any]) -> Any:
     except (TypeError, ValueError):
         required = []
     if required:
-        raise Unusable("bad-problem", f"{_name(function)} needs {', '.join(required)}; it is called without arguments")
+        raise Unusable(
+            "bad-problem", f"{_name(function)} needs {', '.join(required)}; it is called without arguments"
+        )
     return function()
 
 
@@ -176,7 +176,8 @@ def _names_of(model: torch.nn.Module, inputs: list[Any]) -> list[str]:
     try:
         bound = inspect.signature(model.forward).bind(*inputs)
     except TypeError as error:
-        told = f"get_inputs() returns {len(inputs)} values, which {_name(type(model))}.forward does not take: {error}"
+        name = _name(type(model))
+        told = f"get_inputs() returns {len(inputs)} values, which {name}.forward does not take: {error}"
         raise Unusable("bad-problem", told) from None
     names: list[str] = []
     for name, value in bound.arguments.items():
@@ -185,12 +186,11 @@ def _names_of(model: torch.nn.Module, inputs: list[Any]) -> list[str]:
     return names
 
 
-def _looked_at(model: torch.nn.Module, inputs: list[Any]) -> tuple[Any, int | None]:
-    """What `forward` returns, and its floating-point operations where torch counts them."""
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
+def _looked_at(model: torch.nn.Module, inputs: list[Any]) -> tuple[Any, int]:
+    """What `forward` returns, and the floating-point operations of its products."""
+    with torch.no_grad(), ProductCount() as count:
         returned = model(*inputs)
-    return returned, int(counter.get_total_flops())
+    return returned, count.flops
 
 
 def _described(name: str, value: Any) -> Message:
@@ -211,8 +211,8 @@ def _init_text(init: Any) -> str:
     except TypeError as error:
         raise Unusable(
             "bad-problem",
-            f"get_init_inputs() returns a {error}, which cannot be handed to another process; numbers, strings, lists "
-            "and tuples can",
+            f"get_init_inputs() returns a {error}, which cannot be handed to another process; numbers, "
+            "strings, lists and tuples can",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Inputs that a reference's process drew: taken over from the outputs of one case into the inputs of another."""
+"""Inputs that a reference's process drew: outputs of one case become inputs of another."""
 
 from __future__ import annotations
 
