@@ -101,6 +101,7 @@ impl Engine {
             Err(finding) => return report.ended_by(*finding),
         };
         report.oracle = Some(oracle.label.clone());
+        report.provenance.is_described_by(oracle.files_besides());
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
         let python = match self.python_for(request).await {
             Ok(python) => python,

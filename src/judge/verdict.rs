@@ -1,5 +1,8 @@
 //! Verdicts, the findings behind them, and the record of a check.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use serde::Serialize;
 
 use super::case::Case;
@@ -314,4 +317,23 @@ pub struct Provenance {
     pub numpy: Option<String>,
     /// blake3 of the judged text.
     pub source_hash: String,
+    /// blake3 of the other files that say what is right, by path.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub described_by: BTreeMap<PathBuf, String>,
+}
+
+impl Provenance {
+    /// Whether the other files that say what is right are still as they were. Reads them: they are few and small.
+    pub fn is_still_described(&self) -> bool {
+        self.described_by.iter().all(|(path, hash)| hash_of(path).as_ref() == Some(hash))
+    }
+
+    pub(super) fn is_described_by<'a>(&mut self, files: impl IntoIterator<Item = &'a PathBuf>) {
+        let hashed = files.into_iter().map(|path| (path.clone(), hash_of(path).unwrap_or_default()));
+        self.described_by.extend(hashed);
+    }
+}
+
+fn hash_of(path: &Path) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
 }

@@ -3,6 +3,7 @@
 mod comment;
 mod conventions;
 mod miss;
+mod project_file;
 #[cfg(test)]
 mod tests;
 
@@ -166,6 +167,15 @@ impl Oracle {
         Some(Place { file: path.display().to_string(), line: line_of(text, at.start) })
     }
 
+    /// Every file but the judged one on which the answer rests.
+    pub fn files_besides(&self) -> impl Iterator<Item = &PathBuf> {
+        let reference = match &self.reference {
+            Reference::Foreign(ForeignReference { file: ForeignFile::Other(path), .. }) => Some(path),
+            _ => None,
+        };
+        self.files.iter().chain(reference)
+    }
+
     /// The outputs that are passed to the entry.
     pub fn destination_arguments(&self) -> impl Iterator<Item = Argument> {
         self.destinations.iter().map(|mapping| Argument {
@@ -217,7 +227,8 @@ fn listed(words: &[&str]) -> String {
 /// Finds where truth comes from for a file. `path` is not read, files beside and above it may be. `asked` chooses among several comments the one
 /// that concerns this kernel.
 ///
-/// A comment was written for us and names its function, so it is believed before a convention.
+/// A comment was written for us and names its function, so it is believed first; a `warpsmith.toml` is believed
+/// before a convention.
 ///
 /// # Errors
 /// Why nothing was found, and what to do next.
@@ -226,6 +237,9 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
         return Err(OracleMiss::new(MissKind::NoKernel, None));
     }
     if let Some(found) = comment::find(path, text, model, asked) {
+        return found;
+    }
+    if let Some(found) = project_file::find(&comment::Judged { path, text, model }, asked) {
         return found;
     }
     let file = conventions::File { path, text, model };

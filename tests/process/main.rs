@@ -10,6 +10,7 @@ mod flashinfer;
 mod harness;
 mod life;
 mod planted_bugs;
+mod project_file;
 mod repro;
 mod stage_bugs;
 mod starters;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use self::define::Entry;
 pub use self::draft::{Draft, draft};
 use self::grammar::{ReferenceName, Value};
+pub(super) use self::parse::Parsed as Items;
 use self::parse::{CommentError, Parsed};
 use self::place::Block;
 use super::{
@@ -47,7 +48,7 @@ pub(super) fn find(
 
 /// A comment, or what says the same elsewhere, and where names of files in it start from.
 pub(super) struct Described<'a> {
-    pub(super) parsed: &'a Parsed,
+    pub(super) parsed: &'a Items,
     /// The function that it describes.
     pub(super) entry: &'a str,
     pub(super) base: &'a Path,
