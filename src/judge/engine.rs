@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
+use super::packed::{self, Packed};
 use super::run::{CheckRun, Outcomes, Source};
 use super::{Code, Finding, NotRun, Provenance, Report, Timeline, Verdict, stages};
 use crate::oracle::{self, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
@@ -90,20 +91,21 @@ impl Engine {
     async fn run_check(
         &self,
         request: &CheckRequest,
+        packed: Option<&Packed>,
         events: &UnboundedSender<CheckEvent>,
         cancel: &CancellationToken,
     ) -> Report {
         let began = Instant::now();
         let mut report = Report::new(&request.text);
         let model = source::parse(&request.text);
-        let oracle = match self.find_oracle(request, &model) {
+        let oracle = match self.find_oracle(request, packed, &model) {
             Ok(oracle) => oracle,
             Err(finding) => return report.ended_by(*finding),
         };
         report.oracle = Some(oracle.label.clone());
         report.provenance.is_described_by(oracle.files_besides());
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = match self.python_for(request).await {
+        let python = match self.python_for(request, packed).await {
             Ok(python) => python,
             Err(finding) => return report.ended_by(*finding),
         };
@@ -114,9 +116,12 @@ impl Engine {
         };
         report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&versions);
-        let source = match self.source(request) {
-            Ok(source) => source,
-            Err(finding) => return report.ended_by(*finding),
+        let source = match packed {
+            Some(packed) => packed.source(request, resident_limit()),
+            None => match self.source_of(&request.path, &request.text) {
+                Ok(source) => source,
+                Err(finding) => return report.ended_by(*finding),
+            },
         };
         let seed = match request.options.seed.map_or_else(random_seed, Ok) {
             Ok(seed) => seed,
@@ -166,7 +171,12 @@ impl Engine {
         report.finish(outcomes, &request.options, cancel.is_cancelled())
     }
 
-    fn find_oracle(&self, request: &CheckRequest, model: &SourceModel) -> Result<Oracle, Box<Finding>> {
+    fn find_oracle(
+        &self,
+        request: &CheckRequest,
+        packed: Option<&Packed>,
+        model: &SourceModel,
+    ) -> Result<Oracle, Box<Finding>> {
         let asked = request.options.kernel.as_deref();
         if let Some(kernel) = asked
             && !model.kernels.iter().any(|known| known.name == kernel || known.id.0 == kernel)
@@ -175,8 +185,11 @@ impl Engine {
             let message = format!("no kernel `{kernel}` in this file; it has: {}", known.join(", "));
             return Err(Box::new(Finding::plain(Code::OtherKernel, message)));
         }
-        let oracle = oracle::find(&request.path, &request.text, model, asked)
-            .map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
+        let found = match packed {
+            Some(Packed { solution, path, .. }) => oracle::of_solution(solution, path, &request.text, model),
+            None => oracle::find(&request.path, &request.text, model, asked),
+        };
+        let oracle = found.map_err(|miss| Box::new(missing_oracle(request, model, &miss)))?;
         let at_import = source::module_level_launches(model);
         if let Some(launch) = at_import.first() {
             let line = source::line_of(&request.text, launch.range.start);
@@ -220,10 +233,14 @@ impl Engine {
     }
 
     /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(&self, request: &CheckRequest) -> Result<PathBuf, Box<Finding>> {
+    async fn python_for(
+        &self,
+        request: &CheckRequest,
+        packed: Option<&Packed>,
+    ) -> Result<PathBuf, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let search = Search {
-            file: request.path.clone(),
+            file: packed.map_or(&request.path, |packed| &packed.path).clone(),
             named: self.options.python.clone(),
             setting: request.python.clone(),
             policy: self.options.environment,
@@ -235,10 +252,6 @@ impl Engine {
             find_python_for(&search, &surroundings, &places, &probes, &mut *dialogue())
         });
         found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
-    }
-
-    fn source(&self, request: &CheckRequest) -> Result<Source, Box<Finding>> {
-        self.source_of(&request.path, &request.text)
     }
 
     /// The reference that is not ours, if there is one, as it is right now.
@@ -285,7 +298,21 @@ impl Checker for Engine {
         events: UnboundedSender<CheckEvent>,
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Report> {
-        Box::pin(async move { self.run_check(&request, &events, &cancel).await })
+        Box::pin(async move {
+            if !packed::is_packed(&request.path) {
+                return self.run_check(&request, None, &events, &cancel).await;
+            }
+            let runs = Places::of(&self.surroundings).map(|places| places.runs());
+            let written = runs
+                .map_err(|error| Finding::plain(Code::JudgeFailed, error.to_string()))
+                .and_then(|runs| Packed::write_out(&request, &runs));
+            match written {
+                Ok((packed, inner)) => {
+                    packed.told(self.run_check(&inner, Some(&packed), &events, &cancel).await)
+                }
+                Err(finding) => Report::ended_at_once(finding),
+            }
+        })
     }
 }
 
@@ -371,12 +398,12 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
         MissKind::NotJudged(_) => Code::Unsupported,
+        MissKind::Described(_) => Code::BadDescription,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
-        | MissKind::Described(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
     };

@@ -12,6 +12,7 @@ mod foreign;
 mod inputs;
 mod layouts;
 mod load;
+mod packed;
 mod philox;
 mod profiles;
 pub mod record;

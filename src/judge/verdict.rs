@@ -79,6 +79,8 @@ pub enum Code {
     NoKernel,
     NoOracle,
     NoDefinition,
+    /// A file that says what is right cannot be used.
+    BadDescription,
     /// The convention cannot call the entry with these parameters.
     BadSignature,
     ModuleLevelLaunch,
@@ -120,7 +122,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -147,6 +149,7 @@ impl Code {
         Self::NoKernel,
         Self::NoOracle,
         Self::NoDefinition,
+        Self::BadDescription,
         Self::BadSignature,
         Self::ModuleLevelLaunch,
         Self::SyntaxError,
@@ -180,10 +183,12 @@ impl Code {
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
             | Raised | Crashed | Exited => Verdict::Wrong,
-            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
-            | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
-            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | ReferenceFailed
-            | NotComparable | NotLaunched | Refused | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadDescription | BadSignature
+            | ModuleLevelLaunch | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch
+            | TritonTooOld | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed
+            | ReferenceFailed | NotComparable | NotLaunched | Refused | OtherKernel | Cancelled => {
+                Verdict::CouldNotRun
+            }
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }

@@ -18,7 +18,7 @@ pub use miss::{MissKind, OracleMiss};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{SourceModel, line_of};
-use crate::spec::Definition;
+use crate::spec::{Definition, Language, Solution};
 
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -222,6 +222,31 @@ impl Mapping {
 
 fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Where truth comes from for a packed Solution, whose `solution.json` lies at `path`; `text` is that of its entry's
+/// file.
+///
+/// # Errors
+/// Why it cannot be judged, and what to do next.
+pub fn of_solution(
+    solution: &Solution,
+    path: &Path,
+    text: &str,
+    model: &SourceModel,
+) -> Result<Oracle, OracleMiss> {
+    if model.kernels.is_empty() {
+        return Err(OracleMiss::new(MissKind::NoKernel, None));
+    }
+    conventions::flashinfer::packed(solution, path, text, model).map_err(|kind| OracleMiss::new(kind, None))
+}
+
+/// Whether Solutions in this language can be judged; `path` is the file that says it.
+///
+/// # Errors
+/// They cannot.
+pub fn language(language: Language, path: &Path) -> Result<(), MissKind> {
+    conventions::flashinfer::language(language, path)
 }
 
 /// Finds where truth comes from for a file. `path` is not read, files beside and above it may be. `asked` chooses among several comments the one

@@ -60,7 +60,7 @@ fn the_words_of_the_comment_in_a_file_of_the_project() {
     assert_eq!((wrong.verdict(), wrong.codes()[0].as_str()), ("wrong", "mismatch"), "{}", wrong.describe());
     sandbox.write("warpsmith.toml", &PROJECT.replace("f16|f32", "f61"));
     let (code, message) = only_code(&sandbox.check(&kernel, &[]));
-    assert_eq!(code, "no-oracle");
+    assert_eq!(code, "bad-description");
     assert!(message.contains("warpsmith.toml:5:1: `x=f61[M,N]`"), "{message}");
 }
 
