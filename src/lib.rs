@@ -5,6 +5,7 @@
 
 pub mod judge;
 pub mod oracle;
+pub mod project;
 pub mod runner;
 pub mod source;
 pub mod spec;

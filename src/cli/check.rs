@@ -28,7 +28,8 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// Python files with a Triton kernel and a convention that says what it computes.
+    /// Python files with a Triton kernel and something that says what it computes, or a Solution of
+    /// FlashInfer-Bench with its sources (`solution.json`).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Only this kernel, or this function that launches some (its name).

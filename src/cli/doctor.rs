@@ -14,7 +14,7 @@ use crate::judge::{Engine, EngineOptions, Report as Judged, Stage, Verdict};
 use crate::spec::Dtype;
 use crate::toolchain::doctor::{Check, DoctorContext, State, TOOL_LIMIT_S, examine};
 use crate::toolchain::managed::{EnvironmentPolicy, Requirements, installed};
-use crate::toolchain::python::{ProbeCache, SearchRequest, find_python};
+use crate::toolchain::python::{ProbeCache, ProjectPython, SearchRequest, find_python};
 use crate::toolchain::{Places, Surroundings};
 
 /// Looks for the Python environment, the GPU, compilers and profilers, and says how to get what is missing.
@@ -53,8 +53,13 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let document = if path.is_dir() { path.join("kernel.py") } else { path };
     let flag = args.python.as_ref().map(|python| here.join(python));
     let made = installed(&places, &Requirements::of(&surroundings));
+    // What is wrong with the file is told by a check; here it only names an interpreter.
+    let project = crate::project::find(&document).ok().flatten();
     let request = SearchRequest {
         document: Some(&document),
+        project: project.as_ref().and_then(|project| {
+            Some(ProjectPython { executable: project.python.as_deref()?, file: &project.path })
+        }),
         flag: flag.as_deref(),
         managed: made.as_ref().map(|made| &*made.executable),
         ..SearchRequest::new(&surroundings)

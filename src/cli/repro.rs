@@ -42,6 +42,9 @@ pub(super) fn run(args: &ReproArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let options = CheckOptions { kernel: args.kernel.clone(), seed: args.seed, ..CheckOptions::default() };
     let request = check::read_request(&args.file, options)?;
+    if request.path.extension().is_some_and(|extension| extension == "json") {
+        bail!("{} holds a Solution's sources; name the file of its kernel instead", args.file.display());
+    }
     let report = runtime.block_on(checked(args, request.clone()));
     runtime.shutdown_timeout(Duration::from_secs(1));
     let record = match repro::choose(&report, args.case.as_deref()) {

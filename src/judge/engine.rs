@@ -15,6 +15,7 @@ use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::load::module_role;
 use super::module::{self, ModuleRun};
+use super::packed::{self, Packed};
 use super::run::{CheckRun, Source};
 use super::{Code, Finding, NotRun, Report, stages};
 use crate::oracle::{
@@ -58,9 +59,19 @@ struct Ready {
     seed: u64,
 }
 
+/// A file to get ready for.
+struct Preparing<'a> {
+    request: &'a CheckRequest,
+    packed: Option<&'a Packed>,
+    model: &'a SourceModel,
+    began: Instant,
+    events: &'a UnboundedSender<CheckEvent>,
+}
+
 /// One function to judge.
 struct Judging<'a> {
     request: &'a CheckRequest,
+    packed: Option<&'a Packed>,
     oracle: &'a Oracle,
     ready: &'a Ready,
     began: Instant,
@@ -110,6 +121,7 @@ impl Engine {
     async fn run_check(
         &self,
         request: &CheckRequest,
+        packed: Option<&Packed>,
         events: &UnboundedSender<CheckEvent>,
         cancel: &CancellationToken,
     ) -> Report {
@@ -120,9 +132,15 @@ impl Engine {
         if let Some(message) = asked.and_then(|asked| unknown_in(&model, &request.text, asked)) {
             return report.ended_by(Finding::plain(Code::OtherKernel, message));
         }
-        let described = oracle::find_all(&request.path, &request.text, &model, asked);
+        let described = match packed {
+            Some(Packed { solution, path, .. }) => {
+                vec![oracle::of_solution(solution, path, &request.text, &model)]
+            }
+            None => oracle::find_all(&request.path, &request.text, &model, asked),
+        };
         let ready = if described.iter().any(|one| one.oracle.is_ok()) {
-            match self.prepare(request, &model, events, began, &mut report).await {
+            match self.prepare(Preparing { request, packed, model: &model, began, events }, &mut report).await
+            {
                 Ok(ready) => Some(ready),
                 Err(finding) => return report.ended_by(*finding),
             }
@@ -142,7 +160,7 @@ impl Engine {
             let part = match (&oracle, &ready) {
                 (Err(miss), _) => part.ended_by(missing_oracle(request, &model, miss)),
                 (Ok(oracle), Some(ready)) => {
-                    self.judge(Judging { request, oracle, ready, began, events, cancel }, part).await
+                    self.judge(Judging { request, packed, oracle, ready, began, events, cancel }, part).await
                 }
                 (Ok(_), None) => part.ended_by(Finding::plain(Code::JudgeFailed, "nothing was prepared")),
             };
@@ -159,17 +177,11 @@ impl Engine {
     }
 
     /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
-    async fn prepare(
-        &self,
-        request: &CheckRequest,
-        model: &SourceModel,
-        events: &UnboundedSender<CheckEvent>,
-        began: Instant,
-        report: &mut Report,
-    ) -> Result<Ready, Box<Finding>> {
+    async fn prepare(&self, preparing: Preparing<'_>, report: &mut Report) -> Result<Ready, Box<Finding>> {
+        let Preparing { request, packed, model, began, events } = preparing;
         refuse_launches_on_import(request, model)?;
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = self.python_for(request).await?;
+        let python = self.python_for(request, packed).await?;
         report.timeline.python = Some(milliseconds_since(began));
         let (worker, versions) = self.worker_for(python, events).await?;
         report.timeline.worker = Some(milliseconds_since(began));
@@ -180,14 +192,18 @@ impl Engine {
 
     /// Judges one function.
     async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
-        let Judging { request, oracle, ready, began, events, cancel } = judging;
+        let Judging { request, packed, oracle, ready, began, events, cancel } = judging;
         report.oracle = Some(oracle.label.clone());
+        report.provenance.is_described_by(oracle.files_besides());
         if cancel.is_cancelled() {
             return report.ended_by(Finding::plain(Code::Cancelled, "cancelled before it began"));
         }
-        let source = match self.source(request, oracle) {
-            Ok(source) => source,
-            Err(finding) => return report.ended_by(*finding),
+        let source = match packed {
+            Some(packed) => packed.source(request, resident_limit()),
+            None => match self.source(request, oracle) {
+                Ok(source) => source,
+                Err(finding) => return report.ended_by(*finding),
+            },
         };
         let foreign = match self.foreign(request, oracle, &source) {
             Ok(foreign) => foreign,
@@ -275,10 +291,14 @@ impl Engine {
     }
 
     /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(&self, request: &CheckRequest) -> Result<PathBuf, Box<Finding>> {
+    async fn python_for(
+        &self,
+        request: &CheckRequest,
+        packed: Option<&Packed>,
+    ) -> Result<PathBuf, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
         let search = Search {
-            file: request.path.clone(),
+            file: packed.map_or(&request.path, |packed| &packed.path).clone(),
             named: self.options.python.clone(),
             setting: request.python.clone(),
             policy: self.options.environment,
@@ -366,7 +386,21 @@ impl Checker for Engine {
         events: UnboundedSender<CheckEvent>,
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Report> {
-        Box::pin(async move { self.run_check(&request, &events, &cancel).await })
+        Box::pin(async move {
+            if !packed::is_packed(&request.path) {
+                return self.run_check(&request, None, &events, &cancel).await;
+            }
+            let runs = Places::of(&self.surroundings).map(|places| places.runs());
+            let written = runs
+                .map_err(|error| Finding::plain(Code::JudgeFailed, error.to_string()))
+                .and_then(|runs| Packed::write_out(&request, &runs));
+            match written {
+                Ok((packed, inner)) => {
+                    packed.told(self.run_check(&inner, Some(&packed), &events, &cancel).await)
+                }
+                Err(finding) => Report::ended_at_once(finding),
+            }
+        })
     }
 }
 
@@ -425,13 +459,13 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         MissKind::NoKernel | MissKind::KernelInString => Code::NoKernel,
         MissKind::NotDescribed { .. } => Code::OtherKernel,
         MissKind::NotJudged(_) => Code::Unsupported,
+        MissKind::Described(_) => Code::BadDescription,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::LaunchedElsewhere { .. }
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)
-        | MissKind::Described(_)
         | MissKind::KernelBench(_)
         | MissKind::NoKernelFn { .. }
         | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Code, Finding};
+use crate::project::{self, ProjectFile};
 use crate::toolchain::managed::{self, Dialogue, EnvironmentPolicy, SetupContext};
-use crate::toolchain::python::{ProbeCache, Problem, PythonSearch, Rejection, SearchRequest, find_python};
+use crate::toolchain::python::{
+    PYTHON_VARIABLE, ProbeCache, Problem, ProjectPython, PythonSearch, Rejection, SearchRequest, find_python,
+};
 use crate::toolchain::{Places, Surroundings};
 
 /// Where and how to look.
@@ -26,8 +29,13 @@ pub(super) fn find_python_for(
     probes: &ProbeCache,
     dialogue: &mut dyn Dialogue,
 ) -> Result<PathBuf, Box<Finding>> {
+    let project = project_of(search, surroundings)?;
+    let named = project.as_ref().and_then(|project| {
+        Some(ProjectPython { executable: project.python.as_deref()?, file: &project.path })
+    });
     let request = SearchRequest {
         document: Some(&search.file),
+        project: named,
         flag: search.named.as_deref(),
         setting: search.setting.as_deref(),
         ..SearchRequest::new(surroundings)
@@ -37,6 +45,20 @@ pub(super) fn find_python_for(
         .map(|environment| environment.executable)
         // Probes are cached: asking again why costs nothing.
         .map_err(|text| Box::new(Finding::plain(code_of(&find_python(&request, probes)), text)))
+}
+
+/// The project's file, unless somebody names an interpreter who is believed before it.
+fn project_of(search: &Search, surroundings: &Surroundings) -> Result<Option<ProjectFile>, Box<Finding>> {
+    let is_named = search.named.is_some()
+        || search.setting.is_some()
+        || surroundings.variable(PYTHON_VARIABLE).is_some();
+    if is_named {
+        return Ok(None);
+    }
+    project::find(&search.file).map_err(|error| {
+        let message = format!("{error}; it may name the Python to use, so none is looked for");
+        Box::new(Finding::plain(Code::UnusablePython, message))
+    })
 }
 
 fn code_of(search: &PythonSearch) -> Code {

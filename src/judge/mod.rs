@@ -13,6 +13,7 @@ mod inputs;
 mod layouts;
 mod load;
 mod module;
+mod packed;
 mod philox;
 mod profiles;
 pub mod record;

@@ -1,5 +1,8 @@
 //! Verdicts, the findings behind them, and the record of a check.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use serde::Serialize;
 
 use super::case::Case;
@@ -75,6 +78,8 @@ pub enum Code {
     NoKernel,
     NoOracle,
     NoDefinition,
+    /// A file that says what is right cannot be used.
+    BadDescription,
     /// The convention cannot call the entry with these parameters.
     BadSignature,
     ModuleLevelLaunch,
@@ -122,7 +127,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -149,6 +154,7 @@ impl Code {
         Self::NoKernel,
         Self::NoOracle,
         Self::NoDefinition,
+        Self::BadDescription,
         Self::BadSignature,
         Self::ModuleLevelLaunch,
         Self::SyntaxError,
@@ -185,11 +191,11 @@ impl Code {
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
             | Raised | Crashed | Exited => Verdict::Wrong,
-            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadSignature | ModuleLevelLaunch
-            | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch | TritonTooOld
-            | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed | ReferenceFailed
-            | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched | Refused
-            | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            UnreadableFile | NoKernel | NoOracle | NoDefinition | BadDescription | BadSignature
+            | ModuleLevelLaunch | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch
+            | TritonTooOld | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed
+            | ReferenceFailed | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched
+            | Refused | OtherKernel | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }
@@ -301,4 +307,23 @@ pub struct Provenance {
     pub numpy: Option<String>,
     /// blake3 of the judged text.
     pub source_hash: String,
+    /// blake3 of the other files that say what is right, by path.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub described_by: BTreeMap<PathBuf, String>,
+}
+
+impl Provenance {
+    /// Whether the other files that say what is right are still as they were. Reads them: they are few and small.
+    pub fn is_still_described(&self) -> bool {
+        self.described_by.iter().all(|(path, hash)| hash_of(path).as_ref() == Some(hash))
+    }
+
+    pub(super) fn is_described_by<'a>(&mut self, files: impl IntoIterator<Item = &'a PathBuf>) {
+        let hashed = files.into_iter().map(|path| (path.clone(), hash_of(path).unwrap_or_default()));
+        self.described_by.extend(hashed);
+    }
+}
+
+fn hash_of(path: &Path) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
 }

@@ -169,7 +169,7 @@ pub(crate) fn is_of_environment(code: Code) -> bool {
 fn severity(code: Code) -> Option<Severity> {
     match code {
         Code::SyntaxError => Some(Severity::Error),
-        Code::ImportError | Code::CrashedAtImport => Some(Severity::Information),
+        Code::ImportError | Code::CrashedAtImport | Code::BadDescription => Some(Severity::Information),
         code if is_of_environment(code) => Some(Severity::Information),
         _ => match code.verdict() {
             Verdict::Wrong => Some(Severity::Error),

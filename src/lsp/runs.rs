@@ -383,6 +383,7 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
         Some(outcome)
             if outcome.report.verdict != Verdict::CouldNotRun
                 && outcome.code_hash == code_hash
+                && outcome.report.provenance.is_still_described()
                 && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>
         {
             Err(Refusal::Unchanged)

@@ -4,6 +4,7 @@ mod comment;
 mod conventions;
 mod miss;
 mod module;
+mod project_file;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ pub use module::{ModuleReference, ModuleSize};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{Kernel, SourceModel, line_of};
-use crate::spec::Definition;
+use crate::spec::{Definition, Language, Solution};
 
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -171,6 +172,15 @@ impl Oracle {
         Some(Place { file: path.display().to_string(), line: line_of(text, at.start) })
     }
 
+    /// Every file but the judged one on which the answer rests.
+    pub fn files_besides(&self) -> impl Iterator<Item = &PathBuf> {
+        let reference = match &self.reference {
+            Reference::Foreign(ForeignReference { file: ForeignFile::Other(path), .. }) => Some(path),
+            _ => None,
+        };
+        self.files.iter().chain(reference)
+    }
+
     /// The outputs that are passed to the entry.
     pub fn destination_arguments(&self) -> impl Iterator<Item = Argument> {
         self.destinations.iter().map(|mapping| Argument {
@@ -219,6 +229,24 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// Where truth comes from for a packed Solution, whose `solution.json` lies at `path`; `text` is that of its entry's
+/// file.
+pub fn of_solution(solution: &Solution, path: &Path, text: &str, model: &SourceModel) -> Described {
+    let packed = || conventions::flashinfer::packed(solution, path, text, model);
+    Described::only(match model.kernels.is_empty() {
+        true => Err(no_kernel(text)),
+        false => packed().map_err(|kind| OracleMiss::new(kind, None)),
+    })
+}
+
+/// Whether Solutions in this language can be judged; `path` is the file that says it.
+///
+/// # Errors
+/// They cannot.
+pub fn language(language: Language, path: &Path) -> Result<(), MissKind> {
+    conventions::flashinfer::language(language, path)
+}
+
 /// Why there is nothing to judge in a text without kernels.
 fn no_kernel(text: &str) -> OracleMiss {
     const DECORATOR: &str = "@triton.jit";
@@ -236,21 +264,22 @@ pub struct Described {
     pub oracle: Result<Oracle, OracleMiss>,
 }
 
-/// Finds where truth comes from: for each function that a comment describes, else for the one of a convention. At
-/// least one item. `path` itself is
-/// not read, files beside and above it may be. `asked`, a kernel or a function, leaves only what concerns it.
+/// Finds where truth comes from: for each function that a comment describes, else for each that `warpsmith.toml`
+/// describes, else for the one of a convention. At least one item. `path` itself is not read, files beside and
+/// above it may be. `asked`, a kernel or a function, leaves only what concerns it.
 ///
-/// A comment was written for us and names its function, so it is believed before a convention.
+/// A comment was written for us and names its function, so it is believed first; a `warpsmith.toml` is believed
+/// before a convention.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
     let mut described = match conventions::linked_class(&conventions::File { path, text, model }) {
-        Some(oracle) => {
-            vec![Described { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle }]
-        }
+        Some(oracle) => vec![Described::only(oracle)],
         None => comment::find_all(path, text, model),
     };
     if described.is_empty() {
-        let oracle = by_convention(path, text, model);
-        described.push(Described { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle });
+        described = project_file::find_all(&comment::Judged { path, text, model });
+    }
+    if described.is_empty() {
+        described.push(Described::only(by_convention(path, text, model)));
     }
     let Some(asked) = asked else { return described };
     let entries: Vec<String> = described.iter().filter_map(|one| one.entry.clone()).collect();
@@ -265,6 +294,10 @@ pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str
 }
 
 impl Described {
+    fn only(oracle: Result<Oracle, OracleMiss>) -> Self {
+        Self { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle }
+    }
+
     /// Whether its verdict says something of this kernel or function.
     fn concerns(&self, asked: &str, model: &SourceModel) -> bool {
         let Some(entry) = &self.entry else { return true };

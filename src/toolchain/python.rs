@@ -31,8 +31,10 @@ pub enum Origin {
     Flag,
     /// `$WARPSMITH_PYTHON`.
     Variable,
-    /// `python.path` of the project or the editor's `warpsmith.*` settings.
+    /// `python.path` of the editor's `warpsmith.*` settings.
     Setting,
+    /// `[python] path` of the project's `warpsmith.toml`.
+    Project { file: PathBuf },
     /// The interpreter that the editor's Python support uses.
     Editor,
     /// `$VIRTUAL_ENV`.
@@ -54,7 +56,7 @@ pub enum Origin {
 impl Origin {
     /// Somebody named this very interpreter: it is used, or it is said why not; none other takes its place.
     pub fn is_explicit(&self) -> bool {
-        matches!(self, Self::Flag | Self::Variable | Self::Setting)
+        matches!(self, Self::Flag | Self::Variable | Self::Setting | Self::Project { .. })
     }
 }
 
@@ -64,6 +66,7 @@ impl fmt::Display for Origin {
             Self::Flag => f.write_str("given by --python"),
             Self::Variable => write!(f, "given by ${PYTHON_VARIABLE}"),
             Self::Setting => f.write_str("given by the setting python.path"),
+            Self::Project { file } => write!(f, "given by {}", file.display()),
             Self::Editor => f.write_str("the editor's Python"),
             Self::ActiveVenv => f.write_str("the active environment ($VIRTUAL_ENV)"),
             Self::DotVenv { place } => write!(f, "{}", place.display()),
@@ -86,16 +89,24 @@ pub struct SearchRequest<'a> {
     pub workspace: Option<&'a Path>,
     pub flag: Option<&'a Path>,
     pub setting: Option<&'a Path>,
+    pub project: Option<ProjectPython<'a>>,
     pub editor: Option<&'a Path>,
     /// The managed environment's interpreter, if it is complete.
     pub managed: Option<&'a Path>,
+}
+
+/// The interpreter that a project's own file names.
+#[derive(Clone, Copy, Debug)]
+pub struct ProjectPython<'a> {
+    pub executable: &'a Path,
+    pub file: &'a Path,
 }
 
 impl<'a> SearchRequest<'a> {
     /// A search by environment variables alone.
     pub fn new(surroundings: &'a Surroundings) -> Self {
         let (document, workspace, flag, setting, editor, managed) = (None, None, None, None, None, None);
-        Self { surroundings, document, workspace, flag, setting, editor, managed }
+        Self { surroundings, document, workspace, flag, setting, project: None, editor, managed }
     }
 }
 

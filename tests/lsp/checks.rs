@@ -67,6 +67,32 @@ fn an_unchanged_save_runs_again_when_the_file_imports_the_users_own() {
     }
 }
 
+/// What says what is right stands in another file, and that one changed.
+#[test]
+fn an_unchanged_save_runs_again_when_the_description_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let description = folder.path().join("warpsmith.toml");
+    let write = |text: &str| std::fs::write(&description, text).expect("written");
+    let with_hash = |text: &str| {
+        write(text);
+        let mut report = passed_report();
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        report.provenance.described_by.insert(description.clone(), hash);
+        report
+    };
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(with_hash("one"));
+    server.lens_until(&uri, PASSED);
+    server.save(&uri, Some(COPY));
+    assert_eq!(server.lens_titles(&uri), [PASSED], "nothing changed");
+    write("two");
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(with_hash("two"));
+    server.lens_until(&uri, PASSED);
+}
+
 #[test]
 fn what_could_not_run_is_tried_again_on_the_next_save() {
     let mut server = Server::start();

@@ -195,10 +195,71 @@ fn a_definition_that_fails_is_never_a_wrong_kernel() {
     }
     sandbox.write("definition.json", "{\"name\": ");
     let broken = sandbox.check(&kernel, &[]);
-    assert_ends(&broken, "could-not-run", &["no-oracle"]);
+    assert_ends(&broken, "could-not-run", &["bad-description"]);
     assert!(broken.describe().contains("definition.json:1:9"), "{}", broken.describe());
     let mut sampling = definition(REFERENCE);
     sampling["op_type"] = json!("sampling");
     sandbox.write("definition.json", &sampling.to_string());
     assert_ends(&sandbox.check(&kernel, &[]), "could-not-run", &["unsupported"]);
+}
+
+/// `kernel.py` and its helper, packed as for a submission.
+fn packed(kernel: &str, more: &Value) -> Value {
+    let (helper, rest) = kernel.split_once("\n\n\n@triton.jit").expect("a kernel");
+    let entry = format!("{helper}\n\nfrom .helper import width_of\n\n\n@triton.jit{rest}")
+        .replace("x.shape[1]", "width_of(x)");
+    let mut solution = json!({
+        "name": "scale_by_me", "definition": "scale_w72", "author": "me",
+        "spec": {"language": "triton", "target_hardware": ["LOCAL"], "entry_point": "kernel.py::run",
+                 "dependencies": [], "destination_passing_style": false},
+        "sources": [{"path": "kernel.py", "content": entry},
+                    {"path": "helper.py", "content": "def width_of(x):\n    return x.shape[1]\n"}],
+    });
+    for (key, value) in more.as_object().expect("an object") {
+        solution["spec"][key] = value.clone();
+    }
+    solution
+}
+
+#[test]
+fn a_packed_solution_is_judged_with_its_own_file_names() {
+    let Some(python) = python_or_skip("a_packed_solution_is_judged_with_its_own_file_names") else { return };
+    let sandbox = Sandbox::new(python);
+    sandbox.write("scale_w72.json", &definition(REFERENCE).to_string());
+    let check = |solution: &Value| sandbox.check(&sandbox.write("solution.json", &solution.to_string()), &[]);
+    let returns = format!("{KERNEL}{RETURNS}");
+    let right = check(&packed(&returns, &json!({})));
+    assert_ends(&right, "passed", &[]);
+    assert_eq!(right.summary["oracle"]["label"], "FlashInfer-Bench scale_w72 · reference of scale_w72.json");
+    let writes = packed(&format!("{KERNEL}{WRITES}"), &json!({"destination_passing_style": true}));
+    assert_ends(&check(&writes), "passed", &[]);
+    let wrong = returns.replace("+ at, value * factor", "+ at + 1, value * factor");
+    let wrong = check(&packed(&wrong, &json!({})));
+    assert_eq!(
+        (wrong.verdict(), wrong.codes()[0].as_str()),
+        ("wrong", "out-of-bounds"),
+        "{}",
+        wrong.describe()
+    );
+    let place = &wrong.findings()[0]["place"];
+    assert_eq!((place["file"].as_str(), place["line"].as_u64()), (Some("kernel.py"), Some(16)), "{place}");
+    let failing = check(&packed(
+        &returns.replace("    y = torch", "    raise ValueError('no')\n    y = torch"),
+        &json!({}),
+    ));
+    assert_ends(&failing, "wrong", &["raised"]);
+    assert!(!failing.describe().contains("/solution_"), "{}", failing.describe());
+    let mut cuda = packed(&returns, &json!({"language": "cuda", "entry_point": "kernel.cu::run"}));
+    cuda["sources"][0]["path"] = json!("kernel.cu");
+    assert_ends(&check(&cuda), "could-not-run", &["unsupported"]);
+    let style = check(&packed(&returns, &json!({"destination_passing_style": true})));
+    assert_ends(&style, "could-not-run", &["bad-description"]);
+    let mut other = packed(&returns, &json!({}));
+    other["definition"] = json!("scale_w73");
+    let other = check(&other);
+    assert_ends(&other, "could-not-run", &["bad-description"]);
+    assert!(other.describe().contains("scale_w73"), "{}", other.describe());
+    let mut outside = packed(&returns, &json!({}));
+    outside["sources"][1]["path"] = json!("../helper.py");
+    assert_ends(&check(&outside), "could-not-run", &["bad-description"]);
 }

@@ -191,7 +191,8 @@ fn weights_are_shared_and_sizes_are_those_of_the_comment() {
     assert_ends("whole", &whole, "could-not-run", &["too-large"]);
     let message = whole.findings()[0]["message"].as_str().unwrap_or_default().to_owned();
     assert!(
-        message.contains("at least 75,497,472") && message.contains("# warpsmith: batch_size=… in_features=…"),
+        message.contains("at least 75,497,472")
+            && message.contains("# warpsmith: batch_size=… in_features=…"),
         "{message}"
     );
     assert_eq!(whole.findings()[0]["place"]["line"], 26);

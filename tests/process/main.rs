@@ -13,6 +13,7 @@ mod kernelbench;
 mod life;
 mod markers;
 mod planted_bugs;
+mod project_file;
 mod reported_bugs;
 mod repro;
 mod server;

@@ -41,13 +41,13 @@ pub(super) fn define(
 ) -> Result<(Definition, ReferenceName), CommentError> {
     let parts = sort(parsed)?;
     let Some((reference, _)) = &parts.reference else {
-        let message = "the comment names no reference; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
+        let message = "no reference is named; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
                        function of this file";
         return Err(CommentError::new(message, parsed.range.clone()));
     };
     let (inputs, outputs): (Vec<_>, Vec<_>) = parts.tensors.iter().partition(|(_, tensor, _)| !tensor.out);
     if inputs.is_empty() {
-        let message = "the comment describes no input; add one such as `x=f16[M,N] M=1,127 N=1000`";
+        let message = "no input is described; add one such as `x=f16[M,N] M=1,127 N=1000`";
         return Err(CommentError::new(message, parsed.range.clone()));
     }
     let axes = axes(&parts)?;
@@ -139,7 +139,7 @@ fn sort(parsed: &Parsed) -> Result<Parts<'_>, CommentError> {
             }
             Value::Word(_) => return unusable("this version has no use for it; remove it"),
             Value::Definition(_) => {
-                return unusable("a comment names either a Definition or a reference; keep one");
+                return unusable("name either a Definition or a reference");
             }
         }
     }

@@ -92,7 +92,7 @@ fn told(parsed: &Parsed, definition: &Definition) -> Result<Told, CommentError> 
                 told.fills.insert(key.to_owned(), fill);
             }
             Value::Reference(_) => {
-                return fail("a comment names either a Definition or a reference; keep one".to_owned());
+                return fail("name either a Definition or a reference, not both".to_owned());
             }
             other => return fail(format!("`{key}={other}`: has no meaning beside `definition=`; remove it")),
         }

@@ -26,6 +26,7 @@ pub(super) use self::grammar::ReferenceName;
 use self::grammar::Value;
 pub(super) use self::parse::CommentError;
 use self::parse::Parsed;
+pub(super) use self::parse::Parsed as Items;
 use super::{
     Described, ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference,
     Variant,
@@ -70,7 +71,7 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
 
 /// A comment, or what says the same elsewhere, and where names of files in it start from.
 pub(super) struct Statement<'a> {
-    pub(super) parsed: &'a Parsed,
+    pub(super) parsed: &'a Items,
     /// The function that it describes.
     pub(super) entry: &'a str,
     pub(super) base: &'a Path,

@@ -45,6 +45,37 @@ pub(crate) struct Parsed {
     pub(crate) range: Range<usize>,
 }
 
+impl Parsed {
+    /// Items that are separate already, `(key, value, bytes)` each, as a comment would have them.
+    pub(crate) fn read<'a>(
+        items: impl Iterator<Item = (&'a str, &'a str, Range<usize>)>,
+        range: Range<usize>,
+    ) -> Result<Self, CommentError> {
+        let mut parsed = Self { comment: Comment::default(), ranges: Vec::new(), range };
+        for (key, text, range) in items {
+            parsed.add(key_and_value(key, text), &format!("{key}={text}"), range)?;
+        }
+        Ok(parsed)
+    }
+
+    fn add(
+        &mut self,
+        item: Result<Item, String>,
+        word: &str,
+        range: Range<usize>,
+    ) -> Result<(), CommentError> {
+        let item = item.map_err(|problem| {
+            CommentError::new(format!("`{}`: {problem}", shortened(word)), range.clone())
+        })?;
+        if self.comment.items.iter().any(|known| known.key == item.key) {
+            return Err(CommentError::new(format!("`{}=` is given twice; keep one", item.key), range));
+        }
+        self.comment.items.push(item);
+        self.ranges.push(range);
+        Ok(())
+    }
+}
+
 /// What follows the prefix on one line, and the byte of the file where it begins.
 pub(crate) type Line<'a> = (usize, &'a str);
 
@@ -54,15 +85,7 @@ pub(crate) fn parse(lines: &[Line<'_>], range: Range<usize>) -> Result<Parsed, C
     for &(offset, line) in lines {
         for (start, word) in words(line) {
             let range = offset + start..offset + start + word.len();
-            let item = item(word).map_err(|problem| {
-                CommentError::new(format!("`{}`: {problem}", shortened(word)), range.clone())
-            })?;
-            if parsed.comment.items.iter().any(|known| known.key == item.key) {
-                let message = format!("`{}=` is given twice; keep one", item.key);
-                return Err(CommentError::new(message, range));
-            }
-            parsed.comment.items.push(item);
-            parsed.ranges.push(range);
+            parsed.add(item(word), word, range)?;
         }
     }
     Ok(parsed)
@@ -87,6 +110,13 @@ fn item(word: &str) -> Result<Item, String> {
     let (key, text) = word.split_once('=').ok_or_else(no_item)?;
     if !is_identifier(key) {
         return Err(no_item());
+    }
+    key_and_value(key, text)
+}
+
+fn key_and_value(key: &str, text: &str) -> Result<Item, String> {
+    if !is_identifier(key) {
+        return Err(format!("`{}` is no name", shortened(key)));
     }
     if key.starts_with('_') || PYTHON_KEYWORDS.contains(&key) {
         return Err(format!("`{key}` is no name for a tensor, a scalar or an axis; use another"));

@@ -19,10 +19,12 @@ const NAMING_FILE_BYTES: u64 = 4 << 10;
 
 fn named(request: &SearchRequest<'_>) -> Candidates {
     let variable = request.surroundings.variable(PYTHON_VARIABLE).map(Path::new);
+    let project = Origin::Project { file: request.project.map_or(Path::new(""), |p| p.file).to_owned() };
     let named = [
         (request.flag, Origin::Flag),
         (variable, Origin::Variable),
         (request.setting, Origin::Setting),
+        (request.project.map(|project| project.executable), project),
         (request.editor, Origin::Editor),
     ];
     named

@@ -141,10 +141,15 @@ fn the_order_of_the_search() {
     let setting = machine.complete("setting/bin/python");
     let flag = machine.complete("flag/python");
     found.push(machine.chosen(&search(SearchRequest { editor: Some(&editor), ..machine.request() })));
+    let project = machine.complete("code/project/tools/python");
+    let file = machine.at("code/project/warpsmith.toml");
+    let project = Some(ProjectPython { executable: &project, file: &file });
+    let editor = Some(&*editor);
+    found.push(machine.chosen(&search(SearchRequest { editor, project, ..machine.request() })));
     let setting_folder = machine.at("setting");
     let named = |machine: &Machine, flag| {
-        let (editor, setting) = (Some(&*editor), Some(&*setting_folder));
-        machine.chosen(&search(SearchRequest { editor, setting, flag, ..machine.request() }))
+        let setting = Some(&*setting_folder);
+        machine.chosen(&search(SearchRequest { editor, project, setting, flag, ..machine.request() }))
     };
     found.push(named(&machine, None));
     assert!(setting.exists());

@@ -128,6 +128,7 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
             triton: Some("3.9".to_owned()),
             numpy: None,
             source_hash: String::new(),
+            described_by: Default::default(),
         },
         timeline: Timeline::default(),
     }

@@ -29,12 +29,12 @@ pub(in crate::oracle) struct Stated {
 
 /// What a `config.toml` or a `solution.json` says of the kernel beside or below it.
 #[derive(Clone, Debug)]
-pub(in crate::oracle) struct Manifest {
-    pub(in crate::oracle) path: PathBuf,
-    pub(in crate::oracle) definition: String,
-    pub(in crate::oracle) language: Language,
-    pub(in crate::oracle) entry: String,
-    pub(in crate::oracle) destination_passing: bool,
+pub(super) struct Manifest {
+    pub(super) path: PathBuf,
+    pub(super) definition: String,
+    pub(super) language: Language,
+    pub(super) entry: String,
+    pub(super) destination_passing: bool,
 }
 
 /// The two tables of the starter kit's `config.toml` that matter here.
@@ -76,7 +76,7 @@ fn yes() -> bool {
 }
 
 /// The folders above a file, up to that of its repository.
-pub(in crate::oracle) fn folders_above(file: &Path) -> Vec<&Path> {
+fn folders_above(file: &Path) -> Vec<&Path> {
     let mut folders = Vec::new();
     for folder in file.ancestors().skip(1).take(MOST_LEVELS) {
         folders.push(folder);
@@ -178,7 +178,7 @@ fn concerning(
 }
 
 /// The Definition of this name, near the manifest or in a data set; `Err` says what was found instead.
-pub(in crate::oracle) fn named(name: &str, from: &Path, manifest: &Path) -> Result<Stated, String> {
+pub(super) fn named(name: &str, from: &Path, manifest: &Path) -> Result<Stated, String> {
     let root = manifest.parent().unwrap_or(Path::new(""));
     let mut others = Vec::new();
     let between = from.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
@@ -289,7 +289,7 @@ pub(super) fn workloads_of(definition: &Definition, path: &Path) -> Option<PathB
 }
 
 /// A text file of a sensible size; `None` when there is none.
-pub(in crate::oracle) fn read_if_there(path: &Path) -> Result<Option<String>, String> {
+pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, String> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
     if !metadata.is_file() {
         return Ok(None);
@@ -309,7 +309,7 @@ pub(in crate::oracle) fn file_name(path: &Path) -> String {
 }
 
 /// `3:7`, both 1-based; the column counts characters.
-pub(in crate::oracle) fn line_and_column(text: &str, byte: usize) -> String {
+fn line_and_column(text: &str, byte: usize) -> String {
     let before = text.get(..byte).unwrap_or(text);
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     format!("{}:{column}", crate::source::line_of(text, byte))

@@ -22,9 +22,7 @@ use crate::source::SourceModel;
 use crate::spec::{AxisExpr, AxisValues, Definition, Dtype, FillSpec, Language, Precision};
 
 pub(in crate::oracle) use self::call::call;
-pub(in crate::oracle) use self::files::{
-    Stated, file_name, folders_above, line_and_column, read, read_if_there,
-};
+pub(in crate::oracle) use self::files::{Stated, file_name, read};
 pub(in crate::oracle) use self::sizes::{named, violated};
 
 /// The function of a Solution of which nobody says how it is called.
@@ -108,13 +106,18 @@ fn beside_without_manifest(kernel: &Path) -> Result<Option<Stated>, MissKind> {
     Ok(None)
 }
 
-/// The Definition of this name near a file; see [`files::named`].
-pub(in crate::oracle) fn definition_named(
-    name: &str,
-    from: &Path,
-    manifest: &Path,
-) -> Result<Stated, MissKind> {
-    files::named(name, from, manifest).map_err(MissKind::Described)
+/// The oracle of a Solution that lies with its sources in one file at `path`; `text` is its entry's file.
+pub(in crate::oracle) fn packed(
+    solution: &crate::spec::Solution,
+    path: &Path,
+    text: &str,
+    model: &SourceModel,
+) -> Result<Oracle, MissKind> {
+    language(solution.spec.language, path)?;
+    let stated = files::named(&solution.definition, path, path).map_err(MissKind::Described)?;
+    let entry = solution.entry().map_or(ENTRY, |(_, function)| function);
+    let destination_passing = Some(solution.spec.destination_passing_style);
+    oracle(Solution { stated, entry, destination_passing, told: Told::default() }, text, model)
 }
 
 /// The oracle of a Solution.
