@@ -377,12 +377,18 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
         Some(outcome)
             if outcome.report.verdict != Verdict::CouldNotRun
                 && outcome.code_hash == code_hash
-                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>
+                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module))
+                && !rests_on_another_file(&outcome.report) =>
         {
             Err(Refusal::Unchanged)
         }
         _ => Ok(()),
     }
+}
+
+/// Whether what is right stands in a file that is not this one, as its label tells: `./model.py::Model`.
+fn rests_on_another_file(report: &Report) -> bool {
+    report.oracle.as_ref().is_some_and(|oracle| oracle.label.contains(".py::"))
 }
 
 fn is_cancelled(report: &Report) -> bool {

@@ -3,6 +3,7 @@
 use serde_json::json;
 use warpsmith::judge::Code;
 use warpsmith::lsp::ext::{Health, ServerStatus};
+use warpsmith::oracle::OracleLabel;
 use warpsmith::spec::Dtype;
 
 use crate::support::{
@@ -64,6 +65,21 @@ fn an_unchanged_save_runs_again_when_the_file_imports_the_users_own() {
         server.save(&uri, Some(&text));
         server.next_check().finish(passed_report());
         server.lens_until(&uri, PASSED);
+    }
+}
+
+/// The reference may have changed while the judged file did not.
+#[test]
+fn an_unchanged_save_runs_again_when_the_reference_is_in_another_file() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    for _ in 0..2 {
+        server.save(&uri, Some(COPY));
+        let mut report = passed_report();
+        let label = "KernelBench · ./model.py::Model · train mode".to_owned();
+        report.oracle = report.oracle.map(|oracle| OracleLabel { label, ..oracle });
+        server.next_check().finish(report);
+        server.lens_until(&uri, "✓ KernelBench · ./model.py::Model · train mode · 2 cases · f32 f16");
     }
 }
 
