@@ -314,8 +314,12 @@ pub struct Provenance {
 
 impl Provenance {
     /// Whether the other files that say what is right are still as they were. Reads them: they are few and small.
+    /// Of a Python file that is not known: it may import others.
     pub fn is_still_described(&self) -> bool {
-        self.described_by.iter().all(|(path, hash)| hash_of(path).as_ref() == Some(hash))
+        let is_as_it_was = |(path, hash): (&PathBuf, &String)| {
+            path.extension().is_none_or(|extension| extension != "py") && hash_of(path).as_ref() == Some(hash)
+        };
+        self.described_by.iter().all(is_as_it_was)
     }
 
     pub(super) fn is_described_by<'a>(&mut self, files: impl IntoIterator<Item = &'a PathBuf>) {

@@ -176,6 +176,7 @@ impl Oracle {
     pub fn files_besides(&self) -> impl Iterator<Item = &PathBuf> {
         let reference = match &self.reference {
             Reference::Foreign(ForeignReference { file: ForeignFile::Other(path), .. }) => Some(path),
+            Reference::Module(module) if !module.is_same_file => Some(&module.path),
             _ => None,
         };
         self.files.iter().chain(reference)

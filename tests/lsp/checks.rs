@@ -3,6 +3,7 @@
 use serde_json::json;
 use warpsmith::judge::Code;
 use warpsmith::lsp::ext::{Health, ServerStatus};
+use warpsmith::oracle::OracleLabel;
 use warpsmith::spec::Dtype;
 
 use crate::support::{
@@ -91,6 +92,26 @@ fn an_unchanged_save_runs_again_when_the_description_changed() {
     server.save(&uri, Some(COPY));
     server.next_check().finish(with_hash("two"));
     server.lens_until(&uri, PASSED);
+}
+
+/// What the reference imports may have changed while neither file did.
+#[test]
+fn an_unchanged_save_runs_again_when_the_reference_is_in_another_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = folder.path().join("model.py");
+    std::fs::write(&model, "").expect("written");
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    for _ in 0..2 {
+        server.save(&uri, Some(COPY));
+        let mut report = passed_report();
+        let label = "KernelBench · ./model.py::Model · train mode".to_owned();
+        report.oracle = report.oracle.map(|oracle| OracleLabel { label, ..oracle });
+        let hash = blake3::hash(b"").to_hex().to_string();
+        report.provenance.described_by.insert(model.clone(), hash);
+        server.next_check().finish(report);
+        server.lens_until(&uri, "✓ KernelBench · ./model.py::Model · train mode · 2 cases · f32 f16");
+    }
 }
 
 #[test]

@@ -245,7 +245,8 @@ fn several_inputs_and_outputs() {
         &sandbox,
         &text,
         &[
-            ("right + at * stride", "right + at", "mismatch", "smoke"),
+            // What lies between the elements is poison, and stays it.
+            ("right + at * stride", "right + at", "unwritten", "smoke"),
             ("a + factor * b", "a + b", "mismatch", "smoke"),
             ("0) / n)", "0) / (n + 1))", "mismatch", "smoke"),
             ("return total, mean", "return mean, total", "wrong-shape", "smoke"),
