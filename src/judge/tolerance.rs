@@ -102,6 +102,10 @@ pub(super) fn with_conditioning(tolerance: ToleranceSpec) -> ToleranceSpec {
 }
 
 #[cfg(test)]
+#[path = "tolerance_properties.rs"]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::philox::Draws;

@@ -1,4 +1,4 @@
-"""Program 0 sets the sum and all others add to it: right only if program 0 comes first, as nothing promises."""
+"""Program 0 sets the sum and all others add to it: right only if program 0 is first, as nothing promises."""
 
 # STAGE: determinism uninitialised-read
 import torch
