@@ -145,6 +145,9 @@ impl Report {
         self.timeline.first_verdict = earliest(|timeline| timeline.first_verdict);
         self.timeline.end =
             judged.iter().filter_map(|part| part.timeline.end).max_by(f64::total_cmp).or(self.timeline.end);
+        for part in &judged {
+            self.provenance.described_by.extend(part.provenance.described_by.clone());
+        }
         self.parts = judged;
         self
     }
