@@ -31,14 +31,14 @@ def kernel_fn(x):
 "#;
 
 /// A client without any library: frames on pipes.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
-    fn start(sandbox: &Sandbox) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox) -> Self {
         let mut child = sandbox
             .warpsmith()
             .arg("lsp")
@@ -58,7 +58,7 @@ impl Server {
         server
     }
 
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         let body = message.to_string();
         let stdin = self.stdin.as_mut().expect("stdin is open");
         write!(stdin, "Content-Length: {}\r\n\r\n{body}", body.len()).expect("the server reads");
@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// The next message that is wanted; requests of the server are answered on the way.
-    fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.receive();
             if message["method"].is_string() && !message["id"].is_null() {
@@ -96,13 +96,13 @@ impl Server {
         serde_json::from_slice(&body).expect("JSON")
     }
 
-    fn open(&mut self, file: &Path, text: &str) {
+    pub(crate) fn open(&mut self, file: &Path, text: &str) {
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params":
             {"textDocument": {"uri": uri(file), "languageId": "python", "version": 1, "text": text}}}));
     }
 
     /// A whole new text, saved.
-    fn save(&mut self, file: &Path, version: i32, text: &str) {
+    pub(crate) fn save(&mut self, file: &Path, version: i32, text: &str) {
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didChange", "params":
             {"textDocument": {"uri": uri(file), "version": version}, "contentChanges": [{"text": text}]}}));
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didSave", "params":
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-fn uri(file: &Path) -> String {
+pub(crate) fn uri(file: &Path) -> String {
     format!("file://{}", file.display())
 }
 
