@@ -392,13 +392,13 @@ impl Checker for Engine {
             }
             let runs = Places::of(&self.surroundings).map(|places| places.runs());
             let written = runs
-                .map_err(|error| Finding::plain(Code::JudgeFailed, error.to_string()))
+                .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))
                 .and_then(|runs| Packed::write_out(&request, &runs));
             match written {
                 Ok((packed, inner)) => {
                     packed.told(self.run_check(&inner, Some(&packed), &events, &cancel).await)
                 }
-                Err(finding) => Report::ended_at_once(finding),
+                Err(finding) => Report::ended_at_once(*finding),
             }
         })
     }

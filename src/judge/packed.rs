@@ -30,21 +30,25 @@ impl Packed {
     ///
     /// # Errors
     /// No Solution, one in another language, or no place for its files.
-    pub(super) fn write_out(request: &CheckRequest, runs: &Path) -> Result<(Self, CheckRequest), Finding> {
+    pub(super) fn write_out(
+        request: &CheckRequest,
+        runs: &Path,
+    ) -> Result<(Self, CheckRequest), Box<Finding>> {
         let file = request.path.display().to_string();
+        let failed = |code, message: String| Box::new(Finding::plain(code, message));
         let solution = Solution::from_json(&request.text, &file)
-            .map_err(|error| Finding::plain(Code::BadDescription, error.to_string()))?;
+            .map_err(|error| failed(Code::BadDescription, error.to_string()))?;
         if let Err(kind) = oracle::language(solution.spec.language, &request.path) {
-            return Err(Finding::plain(Code::Unsupported, kind.to_string()));
+            return Err(failed(Code::Unsupported, kind.to_string()));
         }
         let Some((entry_file, _)) = solution.entry() else {
-            return Err(Finding::plain(Code::BadDescription, format!("{file}: it has no entry point")));
+            return Err(failed(Code::BadDescription, format!("{file}: it has no entry point")));
         };
         let sources: Vec<(&str, &str)> =
             solution.sources.iter().map(|source| (source.path.as_str(), source.content.as_str())).collect();
         let text = sources.iter().find(|(path, _)| *path == entry_file).map(|(_, text)| *text);
-        let folder = copy_sources(runs, &sources)
-            .map_err(|error| Finding::plain(Code::JudgeFailed, error.to_string()))?;
+        let folder =
+            copy_sources(runs, &sources).map_err(|error| failed(Code::JudgeFailed, error.to_string()))?;
         let inner = CheckRequest {
             path: folder.join(entry_file),
             text: text.unwrap_or_default().into(),

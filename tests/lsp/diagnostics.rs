@@ -169,6 +169,16 @@ fn what_could_not_run_is_quiet() {
     let diagnostic = only(&published);
     assert_eq!((diagnostic.severity, lines(diagnostic.range)), (Some(DiagnosticSeverity::ERROR), LOAD));
 
+    // Nothing of this text is at fault, but it is the only one that is open.
+    let words = "/p/warpsmith.toml:5:1: `x=f61[M]`: `f61` is no dtype";
+    let published = check(&mut server, &uri, could_not_run(Code::BadDescription, words));
+    let diagnostic = only(&published);
+    assert_eq!(
+        (diagnostic.severity, diagnostic.range.start.line),
+        (Some(DiagnosticSeverity::INFORMATION), 0)
+    );
+    assert!(diagnostic.message.contains("warpsmith.toml:5:1"), "{}", diagnostic.message);
+
     // No oracle is no fault of the text: the lens says it.
     assert!(check(&mut server, &uri, could_not_run(Code::NoOracle, "no reference")).diagnostics.is_empty());
     server.lens_until(&uri, "– could not run: no reference");

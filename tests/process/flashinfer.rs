@@ -166,6 +166,40 @@ fn a_comment_names_the_definition_and_the_lengths() {
     assert_eq!(missing.findings()[0]["place"]["line"], 17);
 }
 
+/// The starter kit names its Definition in `config.toml`; the data set lies elsewhere.
+#[test]
+fn the_data_set_is_found_by_its_variable() {
+    let Some(python) = python_or_skip("the_data_set_is_found_by_its_variable") else { return };
+    let sandbox = Sandbox::new(python);
+    let config = "[solution]\nname = \"s\"\ndefinition = \"scale_w72\"\nauthor = \"a\"\n\n[build]\n\
+                  language = \"triton\"\nentry_point = \"kernel.py::run\"\n";
+    let config = sandbox.write("config.toml", config);
+    let root = config.parent().expect("a folder");
+    for folder in ["solution/triton", "data/definitions/scale", "data/workloads/scale"] {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+    }
+    let kernel = sandbox.write("solution/triton/kernel.py", &format!("{KERNEL}{WRITES}"));
+    sandbox.write("data/definitions/scale/scale_w72.json", &definition(REFERENCE).to_string());
+    let inputs = json!({"x": {"type": "random"}, "weight": {"type": "random"}});
+    let workload = json!({"uuid": "w", "axes": {"rows": 14}, "inputs": inputs});
+    let line = json!({"definition": "scale_w72", "solution": null, "workload": workload, "evaluation": null});
+    sandbox.write("data/workloads/scale/scale_w72.jsonl", &line.to_string());
+    let check = |dataset: &str| -> Value {
+        let mut command = sandbox.warpsmith();
+        command
+            .env("FIB_DATASET_PATH", root.join(dataset))
+            .args(["check", "--json", "--no-setup"])
+            .arg(&kernel);
+        let stdout = String::from_utf8(command.output().expect("the binary runs").stdout).expect("UTF-8");
+        serde_json::from_str(stdout.lines().last().unwrap_or_default()).expect("a summary")
+    };
+    let found = check("data");
+    assert_eq!((&found["verdict"], &found["cases"]["passed"]), (&json!("passed"), &json!(2)), "{found}");
+    let missing = check("elsewhere");
+    assert_eq!(missing["findings"][0]["code"], "bad-description", "{missing}");
+    assert!(missing.to_string().contains("FIB_DATASET_PATH"), "{missing}");
+}
+
 /// What is wrong with a Definition says nothing of the kernel.
 #[test]
 fn a_definition_that_fails_is_never_a_wrong_kernel() {

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{Checked, Sandbox, python_or_skip};
+use crate::server::{Server, uri};
 
 const SILU: &str = "\
 import torch
@@ -91,4 +92,46 @@ fn the_project_names_its_python() {
     let broken = check("python\"");
     assert_eq!(broken["findings"][0]["code"], "unusable-python", "{broken}");
     assert!(fs::read_to_string(&kernel).is_ok());
+}
+
+/// The text of the kernel stays; what stands beside it changes, and each save says so.
+#[test]
+fn an_editor_session_reads_it_anew() {
+    let Some(python) = python_or_skip("an_editor_session_reads_it_anew") else { return };
+    let sandbox = Sandbox::new(python);
+    let file = sandbox.write("silu.py", SILU);
+    sandbox.write("warpsmith.toml", PROJECT);
+    let mut server = Server::start(&sandbox);
+    server.open(&file, SILU);
+    let title = |server: &mut Server, id: u64| {
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "textDocument/codeLens",
+            "params": {"textDocument": {"uri": uri(&file)}}}));
+        let answer = server.wait_for(|message| message["id"] == id && message["method"].is_null());
+        answer["result"][0]["command"]["title"].as_str().unwrap_or_default().to_owned()
+    };
+    let mut ids = 100..;
+    let mut lens_until = |server: &mut Server, wanted: &str| {
+        for id in ids.by_ref() {
+            let found = title(server, id);
+            if found.contains(wanted) {
+                return;
+            }
+            assert!(id < 1000, "no {wanted:?}: {found:?}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    };
+    server.save(&file, 2, SILU);
+    lens_until(&mut server, "✓ warpsmith.toml · torch.nn.functional.silu");
+    sandbox.write("warpsmith.toml", &PROJECT.replace("f16|f32", "f61"));
+    server.save(&file, 3, SILU);
+    let published = server.wait_for(|message| {
+        message["method"] == "textDocument/publishDiagnostics"
+            && message["params"]["diagnostics"][0]["code"] == "bad-description"
+    });
+    let diagnostic = &published["params"]["diagnostics"][0];
+    assert_eq!((&diagnostic["range"]["start"]["line"], &diagnostic["severity"]), (&json!(0), &json!(3)));
+    assert!(diagnostic["message"].to_string().contains("warpsmith.toml:5:1"), "{diagnostic}");
+    sandbox.write("warpsmith.toml", &PROJECT.replace("functional.silu", "functional.relu"));
+    server.save(&file, 4, SILU);
+    lens_until(&mut server, "✗ wrong");
 }

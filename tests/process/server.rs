@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-fn uri(file: &Path) -> String {
+pub(crate) fn uri(file: &Path) -> String {
     format!("file://{}", file.display())
 }
 

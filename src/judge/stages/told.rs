@@ -73,7 +73,9 @@ fn why_without(definition: &Definition, stage: Stage, is_ours: bool) -> Option<&
         return None;
     }
     let is_float = |name: &str| definition.input(name).is_some_and(|spec| spec.dtype.is_float());
-    let has_drawn_floats = definition.extras.inputs.iter().any(|(name, _)| is_float(name));
+    // Who names profiles means them to change how values are drawn.
+    let has_drawn_floats = definition.extras.profiles.is_empty()
+        && definition.extras.inputs.iter().any(|(name, _)| is_float(name));
     match stage {
         Stage::Smoke | Stage::Sweep => None,
         Stage::Edge => Some("nobody says that the entry takes tensors that are not contiguous"),

@@ -12,7 +12,7 @@ use super::parse::{CommentError, Parsed};
 use super::{Judged, Statement, miss};
 use crate::oracle::conventions::flashinfer::{self, Solution, Stated, Told};
 use crate::oracle::{LeftOut, MissKind, Oracle, OracleMiss};
-use crate::spec::{AxisKind, AxisValues, Definition, FillSpec, builtin, builtin_named};
+use crate::spec::{AxisKind, AxisValues, Definition, Dtype, FillSpec, builtin, builtin_named};
 
 /// The Definition that the items name.
 pub(super) fn named(parsed: &Parsed) -> Option<(&str, Range<usize>)> {
@@ -76,6 +76,12 @@ fn told(parsed: &Parsed, definition: &Definition) -> Result<Told, CommentError> 
                         lengths.insert(key.to_owned(), lengths_of(key, values, range)?);
                     }
                     (None, Some(spec)) if spec.is_scalar() => {
+                        if let Some(wrong) = values.iter().find(|value| !suits(**value, spec.dtype)) {
+                            return fail(format!(
+                                "`{wrong}` does not suit the scalar `{key}`, whose dtype is {}",
+                                spec.dtype
+                            ));
+                        }
                         let mut values = values.iter().copied().map(json);
                         told.args.extend(values.next().map(|value| (key.to_owned(), value)));
                         let others: Vec<Json> = values.collect();
@@ -103,6 +109,15 @@ fn told(parsed: &Parsed, definition: &Definition) -> Result<Told, CommentError> 
         (told.sizes, told.left_out) = (sizes, left_out);
     }
     Ok(told)
+}
+
+/// A whole number may stand for a float, nothing else for anything else.
+fn suits(value: Literal, dtype: Dtype) -> bool {
+    match value {
+        Literal::Bool(_) => dtype == Dtype::Bool,
+        Literal::Integer(_) => dtype != Dtype::Bool,
+        Literal::Float(_) => dtype.is_float(),
+    }
 }
 
 fn unknown(key: &str, definition: &Definition) -> String {
@@ -227,5 +242,109 @@ fn crossed(
             Err(format!("nothing is left to run: {} is left out because {}", first.what, first.why))
         }
         _ => Ok((sizes, left_out)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use crate::oracle::{MissKind, Oracle, Reference, find};
+    use crate::source::parse;
+    use crate::spec::Fill;
+
+    const KERNEL: &str = "import triton\n\n\n@triton.jit\ndef kernel(x): pass\n\n\n";
+
+    /// What a comment says of `gather(table, index, scale)` beside its Definition.
+    fn with(items: &str) -> Result<Oracle, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let definition = json!({
+            "name": "gather", "op_type": "gather",
+            "axes": {"rows": {"type": "var"}, "lines": {"type": "var"}, "width": {"type": "const", "value": 8}},
+            "inputs": {
+                "table": {"shape": ["rows", "width"], "dtype": "float32"},
+                "index": {"shape": ["lines"], "dtype": "int64"},
+                "scale": {"shape": null, "dtype": "float32"},
+            },
+            "outputs": {"out": {"shape": ["lines", "width"], "dtype": "float32"}},
+            "constraints": ["lines >= 2"],
+            "reference": "def run(table, index, scale):\n    return table[index] * scale\n",
+        });
+        fs::write(folder.path().join("gather.json"), definition.to_string()).unwrap();
+        let entry = "def gather(table, index, scale): kernel[(1,)](table)\n";
+        let text = format!("{KERNEL}# warpsmith: {items}\n{entry}");
+        find(&folder.path().join("k.py"), &text, &parse(&text), None).map_err(|miss| {
+            let place = &text[miss.range.clone().expect("a place")];
+            format!("{miss}\n    at: {place}").replace(&format!("{}/", folder.path().display()), "")
+        })
+    }
+
+    #[test]
+    fn lengths_scalars_and_ranges_complete_a_definition() {
+        let items = "definition=./gather.json rows=3,5 lines=1,7 scale=0.5,2.0 index=i64[lines]:int(0,rows) tol=sum(width)";
+        let oracle = with(items).unwrap();
+        assert_eq!((oracle.label.rung, oracle.entry.as_str()), (4, "gather"));
+        assert_eq!(oracle.label.label, "comment · Definition gather · reference of gather.json");
+        assert!(matches!(oracle.reference, Reference::Foreign(_)));
+        let definition = &oracle.variants[0].definition;
+        let sizes: Vec<&str> = definition.extras.sizes.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(sizes, ["lines=7 rows=3", "lines=7 rows=5"]);
+        assert_eq!(oracle.left_out.len(), 2);
+        assert_eq!(oracle.left_out[0].why, "it violates the constraint `lines >= 2`");
+        assert_eq!(definition.scalar_default("scale"), Some(&json!(0.5)));
+        assert_eq!(definition.extras.vary["scale"], [json!(2.0)]);
+        let axes = &definition.extras.sizes[0].1;
+        assert_eq!(definition.fill("index", axes), Ok(Some(Fill::Integers { low: 0, high: 3 })));
+        assert_eq!(definition.reduction_length(axes), Ok(8));
+    }
+
+    #[test]
+    fn every_error_says_where_and_what_to_do() {
+        const REST: &str = "scale=1.0 index=i64[lines]:int(0,rows)";
+        let comments = [
+            "definition=./none.json".to_owned(),
+            "definition=/gather.json".to_owned(),
+            "definition=gather".to_owned(),
+            "definition=./gather.json ref=torch.abs".to_owned(),
+            "definition=./gather.json scale=1.0".to_owned(),
+            "definition=./gather.json index=i64[lines]:int(0,rows)".to_owned(),
+            "definition=./gather.json scale=true".to_owned(),
+            "definition=./gather.json scale=1.0 index=i64[lines]".to_owned(),
+            "definition=./gather.json scale=1.0 index=i32[lines]:int(0,rows)".to_owned(),
+            "definition=./gather.json scale=1.0 index=i64[lines]:int(0,height)".to_owned(),
+            "definition=./gather.json scale=1.0 index=i64[lines]:normal(0,1)".to_owned(),
+            "definition=./gather.json out=f32[lines,width]:uniform(0,1)".to_owned(),
+            format!("definition=./gather.json rows=3 {REST}"),
+            format!("definition=./gather.json rows=3 lines=1 {REST}"),
+            format!("definition=./gather.json rows=3 lines=-1 {REST}"),
+            format!("definition=./gather.json rows=3 lines=7 width=9 {REST}"),
+            format!("definition=./gather.json rows=3 lines=7 height=9 {REST}"),
+            format!("definition=./gather.json rows=3 lines=7 grid=rows {REST}"),
+            format!("definition=./gather.json rows=1,2,3,4,5,6,7,8,9 lines=2,3,4,5,6,7,8,9 {REST}"),
+        ];
+        let told: Vec<String> = comments
+            .iter()
+            .map(|comment| format!("{comment}\n    {}", with(comment).expect_err(comment)))
+            .collect();
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn ours_are_judged_as_they_are_unless_lengths_are_told() {
+        let found = |items: &str| {
+            let text = format!("{KERNEL}# warpsmith: {items}\ndef norm(a, b, eps=1e-6): kernel[(1,)](a)\n");
+            find("k.py".as_ref(), &text, &parse(&text), None)
+        };
+        let whole = found("definition=rmsnorm").unwrap();
+        assert!(!whole.variants[0].definition.extras.only_sizes);
+        assert_eq!(whole.reference, Reference::Ours);
+        assert_eq!(whole.variants[0].parameters[0].parameter, "a", "by position");
+        let some = found("definition=rmsnorm M=3 N=5,7").unwrap();
+        assert!(some.variants[0].definition.extras.only_sizes);
+        assert_eq!(some.variants[0].definition.extras.sizes.len(), 2);
+        let miss = found("definition=reduce_sum_lasst").unwrap_err();
+        assert!(matches!(miss.kind, MissKind::Comment(_)), "{miss}");
     }
 }
