@@ -32,7 +32,7 @@ def randomise_constants(module: torch.nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     floats = [value for value in module.parameters() if value.numel() and value.is_floating_point()]
     for value in [value for value in floats if bool((value == value.flatten()[0]).all())]:
-        scale = abs(float(value.flatten()[0])) or 1.0
+        scale = abs(float(value.detach().flatten()[0])) or 1.0
         change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)
         with torch.no_grad():
             value.add_(change.to(value.dtype))

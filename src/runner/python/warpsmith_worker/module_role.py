@@ -92,7 +92,7 @@ def randomise_constants(model: torch.nn.Module, seed: int) -> None:
     """Give such parameters other values: up to a quarter more or less, around zero up to a quarter."""
     generator = torch.Generator().manual_seed(seed)
     for value in constant_parameters(model):
-        scale = abs(float(value.flatten()[0])) or 1.0
+        scale = abs(float(value.detach().flatten()[0])) or 1.0
         change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)
         with torch.no_grad():
             value.add_(change.to(value.dtype))
