@@ -226,7 +226,7 @@ fn honest_sums_are_accepted() {
         Order::Fused,
     ];
     let mut numbers = Numbers(11);
-    for draw in 0..240 {
+    for draw in 0..150 {
         let dtype = [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16][draw % 3];
         let signs = [Signs::Mixed, Signs::Leaning][draw / 3 % 2];
         let row = Row::of_any_length(&mut numbers, dtype, signs, 1.0);
@@ -246,7 +246,7 @@ fn honest_sums_are_accepted() {
 #[test]
 fn float32_sums_of_coarser_factors_are_rejected() {
     let mut numbers = Numbers(12);
-    for draw in 0..240 {
+    for draw in 0..120 {
         let signs = [Signs::Mixed, Signs::Leaning][draw % 2];
         let longest = if signs == Signs::Mixed { 16_384.0 } else { 1_000.0 };
         let length = numbers.over_magnitudes(1.0, longest).round() as usize;
@@ -265,7 +265,7 @@ fn float32_sums_of_coarser_factors_are_rejected() {
 #[test]
 fn narrow_accumulators_are_rejected() {
     let mut numbers = Numbers(13);
-    for draw in 0..40 {
+    for draw in 0..20 {
         let dtype = [Dtype::Float16, Dtype::Bfloat16][draw % 2];
         let signs = [Signs::Mixed, Signs::Leaning][draw / 2 % 2];
         for (tile, shortest) in [(1, 512.0), (16, 8_192.0)] {
@@ -281,7 +281,7 @@ fn narrow_accumulators_are_rejected() {
 #[test]
 fn float32_sums_in_narrow_accumulators_are_rejected() {
     let mut numbers = Numbers(14);
-    for draw in 0..240 {
+    for draw in 0..120 {
         let signs = [Signs::Mixed, Signs::Leaning][draw % 2];
         let row = Row::of_any_length(&mut numbers, Dtype::Float32, signs, 1.0);
         for bits in [10, 7] {

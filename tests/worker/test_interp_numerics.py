@@ -182,6 +182,15 @@ class Numerics(unittest.TestCase):
         self.launch("dot", a, b, c, PRECISION=None, OUT=tl.int32, K=32)
         self.assertTrue(torch.equal(c.long(), a.long() @ b.long()))
 
+    def test_atomic_exchanges_move_bits(self) -> None:
+        for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
+            with self.subTest(dtype=dtype):
+                x, out = torch.tensor([3, -5, 7, 0]).to(dtype), torch.tensor([1, 2, -4, 8]).to(dtype)
+                old = torch.zeros_like(out)
+                self.launch("exchange_atomically", x, out, old, B=4)
+                self.assertEqual(out.tolist(), [3, 2, 7, 0])
+                self.assertEqual(old.tolist(), [1, 0, -4, 8])
+
     def test_atomic_additions_of_narrow_floats(self) -> None:
         for dtype in (torch.bfloat16, torch.float16, torch.float32):
             with self.subTest(dtype=dtype):

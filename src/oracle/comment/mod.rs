@@ -12,6 +12,8 @@ mod draft;
 mod grammar;
 mod parse;
 mod place;
+#[cfg(test)]
+mod properties;
 mod reference;
 #[cfg(test)]
 mod tests;

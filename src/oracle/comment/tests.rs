@@ -14,7 +14,7 @@ fn read(text: &str) -> Result<Parsed, String> {
     parse(&[(0, text)], 0..text.len()).map_err(|error| error.message)
 }
 
-fn found(text: &str) -> Result<Oracle, OracleMiss> {
+pub(super) fn found(text: &str) -> Result<Oracle, OracleMiss> {
     find(Path::new("/project/file.py"), text, &source::parse(text), None)
 }
 
@@ -339,7 +339,7 @@ fn item() -> impl Strategy<Value = Item> {
     ]
 }
 
-fn comment() -> impl Strategy<Value = Comment> {
+pub(super) fn comment() -> impl Strategy<Value = Comment> {
     prop::collection::vec(item(), 0..8).prop_map(|mut items| {
         let mut seen = std::collections::BTreeSet::new();
         items.retain(|item| seen.insert(item.key.clone()));
