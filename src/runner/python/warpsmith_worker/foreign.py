@@ -62,8 +62,8 @@ def truths(wide: Case, narrow: Case, perturbed: Sequence[Case] = ()) -> list[Tru
         elif not torch.equal(truth, rounded):
             count = int((truth != rounded).sum())
             raise ReferenceFailed(
-                f"in float64 the reference gives other whole numbers than in the case's own dtypes, for {count} "
-                f"elements of `{output.name}`: it cannot say which are right"
+                f"in float64 the reference gives other whole numbers than in the case's own dtypes, for "
+                f"{count} elements of `{output.name}`: it cannot say which are right"
             )
         pairs.append(Truth(truth, rounded, tuple(outputs[at] for outputs in off)))
     return pairs
