@@ -14,15 +14,15 @@ use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::run::{CheckRun, Source};
-use super::{Code, Finding, Report, stages};
-use crate::oracle::{self, Described, Draft, ForeignFile, MissKind, Oracle, OracleMiss, Reference};
+use super::{Code, Finding, Report, head, stages};
+use crate::oracle::{self, Described, Draft, ForeignFile, Head, MissKind, Oracle, OracleMiss};
 use crate::runner::protocol::Place;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, Kernel, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
-use crate::toolchain::{Memory, Places, Surroundings};
+use crate::toolchain::{AtHead, Memory, NoHead, Places, Surroundings, at_head};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -117,7 +117,7 @@ impl Engine {
         if let Some(message) = asked.and_then(|asked| unknown_in(&model, &request.text, asked)) {
             return report.ended_by(Finding::plain(Code::OtherKernel, message));
         }
-        let described = oracle::find_all(&request.path, &request.text, &model, asked);
+        let described = self.describe(request, &model).await;
         let ready = if described.iter().any(|one| one.oracle.is_ok()) {
             match self.prepare(request, &model, events, began, &mut report).await {
                 Ok(ready) => Some(ready),
@@ -153,6 +153,35 @@ impl Engine {
             report.list_not_judged(&model);
         }
         report
+    }
+
+    /// Where truth comes from for each function; where nothing says it, the version at HEAD is asked for.
+    async fn describe(&self, request: &CheckRequest, model: &SourceModel) -> Vec<Described> {
+        let CheckRequest { path, text, options, .. } = request;
+        let asked = options.kernel.as_deref();
+        let mut described = oracle::find_all(path, text, model, asked);
+        if !described.iter().any(Described::asks_for_head) {
+            return described;
+        }
+        // Questions to git are processes.
+        let (file, surroundings) = (path.clone(), self.surroundings.clone());
+        let found = tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await;
+        let found = found.unwrap_or_else(|error| Err(NoHead::Failed(error.to_string())));
+        if let Ok(AtHead { commit, text: before }) = &found
+            && !source::is_same_code(before, text)
+        {
+            let head = Head { commit: commit.clone(), text: before.clone() };
+            return oracle::find_all_or_head(path, text, model, asked, Some(&head));
+        }
+        for one in &mut described {
+            if one.asks_for_head() {
+                one.oracle = one.oracle.clone().map_err(|miss| match &found {
+                    Ok(head) => miss.unchanged(&head.commit),
+                    Err(why) => miss.without_head(why.to_string()),
+                });
+            }
+        }
+        described
     }
 
     /// What all functions of a file share: no import launches anything, the interpreter with its worker, the text,
@@ -210,7 +239,10 @@ impl Engine {
         };
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none());
+        let mut plan = stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none());
+        if oracle.reference.head().is_some() {
+            head::only_whole(&mut plan);
+        }
         report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);
@@ -280,7 +312,7 @@ impl Engine {
         oracle: &Oracle,
         judged: &Source,
     ) -> Result<Option<ForeignRun>, Box<Finding>> {
-        let Reference::Foreign(reference) = &oracle.reference else { return Ok(None) };
+        let Some(reference) = oracle.reference.foreign() else { return Ok(None) };
         let source = match &reference.file {
             ForeignFile::Same => judged.clone(),
             ForeignFile::Text { path, text } => self.source_of(path, text)?,
@@ -293,7 +325,11 @@ impl Engine {
                 self.source_of(path, &text)?
             }
         };
-        Ok(Some(ForeignRun::new(source, reference.function.clone())))
+        let function = reference.function.clone();
+        Ok(Some(match oracle.reference.head() {
+            Some(head) => ForeignRun::at_head(source, function, &head.commit),
+            None => ForeignRun::new(source, function),
+        }))
     }
 
     fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
@@ -374,9 +410,14 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
     let code = match miss.kind {
         MissKind::NoKernel => Code::NoKernel,
         MissKind::NotDescribed { .. } => Code::OtherKernel,
+        MissKind::Unchanged { .. } => Code::UnchangedSinceHead,
+        MissKind::InputsUnknown { .. } => Code::InputsUnknown,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::LaunchedElsewhere { .. }
+        | MissKind::NoReference
+        | MissKind::WithoutHead { .. }
+        | MissKind::OtherAtHead { .. }
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)

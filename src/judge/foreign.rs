@@ -25,6 +25,8 @@ const DEATH_LIMIT: u32 = 3;
 pub(super) struct ForeignRun {
     source: Source,
     function: String,
+    /// What it is called in messages: `the reference `f``.
+    told: String,
     process: Mutex<Process>,
 }
 
@@ -36,11 +38,17 @@ struct Process {
 
 impl ForeignRun {
     pub(super) fn new(source: Source, function: String) -> Self {
-        Self { source, function, process: Mutex::default() }
+        Self { told: format!("the reference `{function}`"), source, function, process: Mutex::default() }
     }
 
-    fn failed(&self, what: &str) -> Finding {
-        Finding::plain(Code::ReferenceFailed, format!("the reference `{}` {what}", self.function))
+    /// The version of the judged function itself at HEAD.
+    pub(super) fn at_head(source: Source, function: String, commit: &str) -> Self {
+        let told = format!("`{function}` at HEAD {commit}");
+        Self { told, ..Self::new(source, function) }
+    }
+
+    pub(super) fn failed(&self, what: &str) -> Finding {
+        Finding::plain(Code::ReferenceFailed, format!("{} {what}", self.told))
     }
 }
 
@@ -48,7 +56,11 @@ impl ForeignTruth {
     /// The cases to release after the comparison.
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
-        [&self.float64, &self.in_dtype].into_iter().chain(of_nulls).cloned().collect()
+        let mut cases: Vec<CaseId> = vec![self.float64.clone(), self.in_dtype.clone()];
+        cases.extend(of_nulls.cloned());
+        // Where nothing is computed in float64, both are one.
+        cases.dedup();
+        cases
     }
 }
 
@@ -87,8 +99,7 @@ impl<W: Worker> CheckRun<'_, W> {
             },
             Ok(Outcome::Raised(raised)) => {
                 let finding = assess::raised_finding(&raised);
-                let message =
-                    format!("the reference `{}` cannot be loaded: {}", foreign.function, finding.message);
+                let message = format!("{} cannot be loaded: {}", foreign.told, finding.message);
                 Finding { code: Code::ReferenceFailed, message, ..finding }
             }
             Ok(Outcome::Died(died)) => {
@@ -111,6 +122,9 @@ impl<W: Worker> CheckRun<'_, W> {
         null_candidates: bool,
     ) -> Result<Option<ForeignTruth>, Finding> {
         let Some(foreign) = self.foreign else { return Ok(None) };
+        if self.oracle.reference.head().is_some() {
+            return self.head_truth(foreign, prepared).await.map(Some);
+        }
         let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
             return Err(foreign.failed("could not be run in float64"));
         };
@@ -133,7 +147,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// The case that the reference ran on, with its values in the outputs.
-    async fn run_changed(
+    pub(super) async fn run_changed(
         &self,
         foreign: &ForeignRun,
         prepared: &Prepared,
@@ -158,7 +172,7 @@ impl<W: Worker> CheckRun<'_, W> {
         Err(problem)
     }
 
-    async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
+    pub(super) async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => {
                 read(value).map_err(|message| Finding::plain(Code::JudgeFailed, message))
@@ -168,16 +182,28 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn release_case(&self, case: CaseId) {
+    pub(super) async fn release_case(&self, case: CaseId) {
         let _ = self.worker.request(Request::Release { case }).await;
     }
 
-    async fn run_reference(&self, foreign: &ForeignRun, case: &str, widened: bool) -> Result<Ran, Finding> {
+    pub(super) async fn run_reference(
+        &self,
+        foreign: &ForeignRun,
+        case: &str,
+        widened: bool,
+    ) -> Result<Ran, Finding> {
         let (runner, parameters) = self.opened_reference(foreign).await?;
         let Some(variant) = self.oracle.variants.first() else {
             return Err(Finding::plain(Code::JudgeFailed, "nobody knows what is called".to_owned()));
         };
-        let arguments = arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))?;
+        let arguments = match self.oracle.reference.head() {
+            // It is the same function: it is called as the judged one is.
+            Some(_) => {
+                let names: Vec<String> = parameters.into_iter().map(|parameter| parameter.name).collect();
+                variant.arguments(&names).into_iter().chain(self.oracle.destination_arguments()).collect()
+            }
+            None => arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))?,
+        };
         let run = Request::Run(Run {
             runner: runner.clone(),
             case: case.to_owned(),
@@ -202,7 +228,7 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Raised(raised)) => {
                 let raised = assess::raised_finding(&raised);
                 let on = if widened { " on float64 inputs" } else { "" };
-                let message = format!("the reference `{}`{on}: {}", foreign.function, raised.message);
+                let message = format!("{}{on}: {}", foreign.told, raised.message);
                 Err(Finding { code: Code::ReferenceFailed, message, kernel: None, ..raised })
             }
             Ok(Outcome::Died(died)) => {

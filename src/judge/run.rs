@@ -17,6 +17,7 @@ use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
 use super::foreign::ForeignRun;
+use super::head::unsuitable;
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
 use super::philox::Draws;
@@ -91,6 +92,8 @@ struct Progress {
     not_run: Vec<NotRun>,
     findings: Vec<Finding>,
     first_verdict_ms: Option<f64>,
+    /// Why the first of the cases that HEAD does not run well on is left out.
+    unsuitable: Option<Finding>,
 }
 
 struct ToRun {
@@ -151,6 +154,9 @@ impl<W: Worker> CheckRun<'_, W> {
         outcomes.cases = cases;
         outcomes.first_verdict_ms = progress.first_verdict_ms;
         outcomes.findings.extend(progress.findings);
+        if outcomes.cases.is_empty() {
+            outcomes.findings.extend(progress.unsuitable);
+        }
         outcomes.not_run.extend(summed(progress.not_run));
         self.close_reference().await;
         outcomes
@@ -396,15 +402,13 @@ impl<W: Worker> CheckRun<'_, W> {
                     .is_some_and(|variant| variant.definition.extras.deterministic),
             };
             let record = assess::assess(circumstances, ended);
-            if let Some(why) = assess::beyond_a_sample(&record) {
-                let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, why));
-                self.release(prepared).await;
-                continue;
-            }
-            if is_undefined(&record) {
-                let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
+            let record = self.seen_from_head(record, prepared.as_ref()).await;
+            let undefined = || is_undefined(&record).then_some("the reference is not finite on these values");
+            let unsuitable = unsuitable(&record);
+            let shown_nothing = assess::beyond_a_sample(&record).or_else(undefined);
+            if let Some(why) = shown_nothing.or(unsuitable.map(|finding| finding.message.as_str())) {
+                let line = NotRun::new(format!("{} {}", case.stage, case.label()), why);
+                leave_out(progress, line, unsuitable);
                 self.release(prepared).await;
                 continue;
             }
@@ -424,6 +428,13 @@ impl<W: Worker> CheckRun<'_, W> {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
+}
+
+/// A case that has shown nothing; `unsuitable` when that is for its inputs.
+fn leave_out(progress: &Mutex<Progress>, line: NotRun, unsuitable: Option<&Finding>) {
+    let mut progress = lock(progress);
+    progress.not_run.push(line);
+    progress.unsuitable = progress.unsuitable.take().or(unsuitable.cloned());
 }
 
 fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {

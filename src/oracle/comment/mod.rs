@@ -5,9 +5,12 @@
 //! def silu(x): ...
 //! ```
 
+mod against_head;
 mod define;
 mod draft;
+mod evidence;
 mod grammar;
+mod infer;
 mod parse;
 mod place;
 mod reference;
@@ -17,19 +20,21 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use self::against_head::inferred;
 use self::define::Entry;
 pub use self::draft::{Draft, draft};
 use self::grammar::{ReferenceName, Value};
 use self::parse::{CommentError, Parsed};
 use super::{
-    Described, ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference,
-    Variant,
+    Described, ForeignFile, ForeignReference, Head, Mapping, MissKind, Oracle, OracleLabel, OracleMiss,
+    Reference, Variant,
 };
 use crate::source::SourceModel;
 use crate::spec::Definition;
 
 /// Each function that a comment for us describes, in order; empty when there is no such comment.
-pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Described> {
+/// `head` is what to compare with where a comment says what the inputs are and names no reference.
+pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel, head: Option<&Head>) -> Vec<Described> {
     let failed = |entry, error| Described { entry, oracle: Err(miss(error)) };
     let blocks = match place::blocks(text) {
         Ok(blocks) => blocks,
@@ -55,7 +60,11 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
             (Err(error), entry) => failed(entry.ok(), error),
             (Ok(_), Err(error)) => failed(None, error),
             (Ok(parsed), Ok(entry)) => {
-                let oracle = oracle(path, model, &parsed, &entry).map_err(miss);
+                let oracle = match head {
+                    _ if names_a_reference(&parsed) => oracle(path, model, &parsed, &entry).map_err(miss),
+                    Some(head) => against_head::given(path, model, &parsed, &entry, head),
+                    None => Err(OracleMiss::new(MissKind::NoReference, Some(parsed.range.clone()))),
+                };
                 Described { entry: Some(entry), oracle }
             }
         });
@@ -67,6 +76,10 @@ fn names_a_definition(parsed: &Parsed) -> bool {
     parsed.comment.items.iter().any(|item| matches!(item.value, Value::Definition(_)))
 }
 
+fn names_a_reference(parsed: &Parsed) -> bool {
+    parsed.comment.items.iter().any(|item| matches!(item.value, Value::Reference(_)))
+}
+
 fn miss(error: CommentError) -> OracleMiss {
     OracleMiss::new(MissKind::Comment(error.message), Some(error.range))
 }
@@ -74,7 +87,7 @@ fn miss(error: CommentError) -> OracleMiss {
 fn oracle(path: &Path, model: &SourceModel, parsed: &Parsed, entry: &str) -> Result<Oracle, CommentError> {
     let function = model.functions.iter().rfind(|function| function.name == entry);
     let parameters = function.map(|function| function.parameters.as_slice());
-    let (definition, name) = define::define(parsed, &Entry { name: entry, parameters })?;
+    let (definition, name) = define::define(parsed, &Entry { name: entry, parameters, reference: None })?;
     let (reference, told) = referred(path, model, parsed, entry, &name)?;
     let in_signature = |name: &String| parameters.is_some_and(|parameters| parameters.contains(name));
     let outputs = definition.outputs.iter().map(|(name, _)| name);
