@@ -8,6 +8,7 @@ mod comment;
 mod environment;
 mod functions;
 mod harness;
+mod head;
 mod life;
 mod planted_bugs;
 mod repro;

@@ -91,8 +91,11 @@ fn oracle(
 ) -> Result<Oracle, OracleMiss> {
     let then = exists(models.1, entry, &reference.commit)?;
     let parameters = models.0.function(entry).map(|function| function.parameters.as_slice());
-    if let Some(now) = parameters.filter(|now| *now != then.parameters) {
-        let why = format!("there it takes ({}), here ({})", then.parameters.join(", "), now.join(", "));
+    let given = parsed.comment.items.iter().map(|item| &item.key);
+    let is_new =
+        |key: &&String| parameters.is_some_and(|now| now.contains(key)) && !then.parameters.contains(key);
+    if let Some(new) = given.into_iter().find(is_new) {
+        let why = format!("there it has no parameter `{new}`: it takes ({})", then.parameters.join(", "));
         return Err(other_at_head(entry, &reference.commit, why));
     }
     let itself = ReferenceName::SameFile(entry.to_owned());

@@ -238,7 +238,11 @@ fn items(tensors: &[Sketch]) -> Result<Vec<Item>, String> {
     let mut items = Vec::new();
     for tensor in tensors {
         let dims: Vec<String> = tensor.dims.iter().flatten().flatten().map(axis).collect();
-        axes.extend(dims.iter().filter(|dim| !axes.contains(dim)).cloned().collect::<BTreeSet<_>>());
+        for dim in &dims {
+            if !axes.contains(dim) {
+                axes.push(dim.clone());
+            }
+        }
         let dims = dims.into_iter().map(Dim::Axis).collect();
         let value = Value::Tensor(Tensor { out: tensor.out, dtypes: DTYPES.to_vec(), dims, profile: None });
         items.push(Item { key: tensor.name.clone(), value });

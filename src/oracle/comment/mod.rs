@@ -11,6 +11,8 @@ mod draft;
 mod evidence;
 mod grammar;
 mod infer;
+#[cfg(test)]
+mod infer_tests;
 mod parse;
 mod place;
 mod reference;
