@@ -16,6 +16,8 @@ use crate::runner::protocol::{Change, Derive, ForeignTruth, Number, Ran, Request
 /// Codes that say no more than that values or their form are others.
 const DIFFERENCES: [Code; 6] =
     [Code::Mismatch, Code::Tf32, Code::NonFinite, Code::WrongShape, Code::WrongDtype, Code::WrongOutputs];
+const REMEDY: &str =
+    "; say what they are in a comment above the function, such as `# warpsmith: x=f16[M,N] M=1,127 N=1000`";
 /// What a function raises that declines its arguments.
 const DELIBERATE: [&str; 4] = ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
 
@@ -43,6 +45,11 @@ pub(super) fn only_whole(plan: &mut Plan) {
 /// The finding for which a case is left out, because HEAD's version shows that its inputs do not suit.
 pub(super) fn unsuitable(record: &CaseRecord) -> Option<&Finding> {
     record.findings.iter().find(|finding| finding.code == Code::InputsUnsuitable)
+}
+
+/// The same in the list of what was not run, without what to do about it.
+pub(super) fn why_unsuitable(finding: &Finding) -> &str {
+    finding.message.split(REMEDY).next().unwrap_or_default()
 }
 
 impl<W: Worker> CheckRun<'_, W> {
@@ -125,10 +132,7 @@ fn judged(mut record: CaseRecord, at_head: &AtHead, head: &HeadReference) -> Cas
     };
     match problem {
         Some(problem) if head.inferred => {
-            let message = format!(
-                "the inputs that the code shows do not suit: {problem}; say what they are in a comment above the function, \
-                 such as `# warpsmith: x=f16[M,N] M=1,127 N=1000`"
-            );
+            let message = format!("the inputs that the code shows do not suit: {problem}{REMEDY}");
             record.findings = vec![Finding::plain(Code::InputsUnsuitable, message)];
         }
         _ => record.findings = told(&record, at_head, commit),

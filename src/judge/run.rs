@@ -17,7 +17,7 @@ use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
 use super::foreign::ForeignRun;
-use super::head::unsuitable;
+use super::head::{unsuitable, why_unsuitable};
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
 use super::philox::Draws;
@@ -406,9 +406,8 @@ impl<W: Worker> CheckRun<'_, W> {
             let undefined = || is_undefined(&record).then_some("the reference is not finite on these values");
             let unsuitable = unsuitable(&record);
             let shown_nothing = assess::beyond_a_sample(&record).or_else(undefined);
-            if let Some(why) = shown_nothing.or(unsuitable.map(|finding| finding.message.as_str())) {
-                let line = NotRun::new(format!("{} {}", case.stage, case.label()), why);
-                leave_out(progress, line, unsuitable);
+            if let Some(why) = shown_nothing.or(unsuitable.map(why_unsuitable)) {
+                leave_out(progress, &case, why, unsuitable);
                 self.release(prepared).await;
                 continue;
             }
@@ -431,9 +430,10 @@ impl<W: Worker> CheckRun<'_, W> {
 }
 
 /// A case that has shown nothing; `unsuitable` when that is for its inputs.
-fn leave_out(progress: &Mutex<Progress>, line: NotRun, unsuitable: Option<&Finding>) {
+fn leave_out(progress: &Mutex<Progress>, case: &Case, why: &str, unsuitable: Option<&Finding>) {
+    let what = if unsuitable.is_some() { case.dtype.short().to_owned() } else { case.label() };
     let mut progress = lock(progress);
-    progress.not_run.push(line);
+    progress.not_run.push(NotRun::new(format!("{} {what}", case.stage), why));
     progress.unsuitable = progress.unsuitable.take().or(unsuitable.cloned());
 }
 

@@ -208,9 +208,12 @@ fn complete(tensors: &mut [Sketch], parameters: &[String]) -> Vec<String> {
             // The first one sets the lengths.
             dims.iter_mut().filter(|dim| dim.is_none()).for_each(|dim| *dim = Some(fresh()));
         } else if !dims.is_empty() && dims.iter().all(is_open) {
+            // The shape of another one, or of fewer dimensions its last ones: weights, biases.
             let alike = complete.iter().find(|known| known.len() == dims.len());
-            match alike {
-                Some(known) => *dims = known.iter().cloned().map(Some).collect(),
+            match alike.or_else(|| complete.iter().find(|known| known.len() > dims.len())) {
+                Some(known) => {
+                    *dims = known[known.len() - dims.len()..].iter().cloned().map(Some).collect();
+                }
                 None => unknown.push(format!("the lengths of `{}` are not known", tensor.name)),
             }
         } else if let Some(at) = dims.iter().position(is_open) {

@@ -53,6 +53,8 @@ fn what_the_code_shows_and_what_it_does_not() {
         "def half_named(a, b):\n    M, K = a.shape\n    _, N = b.shape\n    binary[(M,)](a, b, a, N, BLOCK=64)\n",
         "def alike(x, y):\n    assert x.shape == y.shape\n    m, n = x.shape\n    z = torch.empty_like(x)\n    binary[(m,)](x, y, z, n, BLOCK=64)\n    return z\n",
         "def weighted(x, weight, eps=1e-6, bias=None):\n    m, n = x.shape\n    y = torch.empty_like(x)\n    binary[(m,)](x, weight, y, n, BLOCK=64)\n    return y\n",
+        "def strided(x, weight):\n    m, n = x.shape\n    binary[(m,)](x, weight, x, weight.stride(0), BLOCK=64)\n",
+        "def longer(x, w):\n    n = x.shape[0]\n    a, b, c = w.shape[0], w.stride(1), 5\n    binary[(n,)](x, w, x, b, BLOCK=64)\n",
         "def into(x, out):\n    m, n = x.shape\n    unary[(m,)](x, out, n, BLOCK=64)\n",
         "def gathered(x, rows):\n    m, n = x.shape\n    y = torch.empty_like(x)\n    gather[(m,)](x, rows, y, n, BLOCK=64)\n    return y\n",
         "def named_whole(x, cu_seqlens):\n    m, n = x.shape\n    binary[(m,)](x, cu_seqlens, x, n, BLOCK=64)\n",
