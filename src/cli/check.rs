@@ -177,6 +177,7 @@ struct Printer {
     /// Of a file with several described functions, the one that is judged now.
     function: Option<String>,
     has_heading: bool,
+    against_head: bool,
 }
 
 impl Printer {
@@ -196,6 +197,7 @@ impl Printer {
             has_rows: false,
             function: None,
             has_heading: false,
+            against_head: false,
         }
     }
 
@@ -207,6 +209,7 @@ impl Printer {
                     if let Some(bar) = &self.bar {
                         bar.set_length(cases as u64);
                     }
+                    self.against_head = oracle.is_head();
                     self.heading(Some(&oracle.label))?;
                 }
                 CheckEvent::Function { entry } => self.function(entry)?,
@@ -264,7 +267,7 @@ impl Printer {
             self.has_rows = true;
             self.line(&format!("\n{}", table::header()))?;
         }
-        self.line(&table::row(record, self.style))
+        self.line(&table::row(record, self.against_head, self.style))
     }
 
     fn line(&self, text: &str) -> Result<()> {

@@ -24,8 +24,10 @@ impl Style {
     }
 }
 
-fn mark(verdict: Verdict) -> &'static str {
+/// `against_head`: the same as before is no proof.
+fn mark(verdict: Verdict, against_head: bool) -> &'static str {
     match verdict {
+        Verdict::Passed if against_head => "=",
         Verdict::Passed => "✓",
         Verdict::Wrong => "✗",
         Verdict::CouldNotRun => "–",
@@ -40,8 +42,8 @@ pub(super) fn header() -> String {
     )
 }
 
-/// One row for one case.
-pub(super) fn row(record: &CaseRecord, style: Style) -> String {
+/// One row for one case. `against_head`: it was compared with the version at HEAD and with nothing else.
+pub(super) fn row(record: &CaseRecord, against_head: bool, style: Style) -> String {
     let case = &record.case;
     let largest = |pick: fn(&crate::runner::protocol::OutputErrors) -> f64| {
         record.errors.iter().map(pick).fold(None, |largest: Option<f64>, value| {
@@ -49,8 +51,8 @@ pub(super) fn row(record: &CaseRecord, style: Style) -> String {
         })
     };
     let error = largest(|errors| errors.max_absolute_error.0);
-    let own = largest(|errors| errors.reference_max_absolute_error.0);
-    let verdict = format!("{} {}", mark(record.verdict), record.verdict.words());
+    let own = largest(|errors| errors.reference_max_absolute_error.0).filter(|own| !own.is_nan());
+    let verdict = format!("{} {}", mark(record.verdict, against_head), record.verdict.words());
     let mut line = format!(
         "{:<11} {:<28} {:<5} {}{} {:>11} {:>11} {:>11.0}",
         case.stage.name(),
@@ -67,6 +69,9 @@ pub(super) fn row(record: &CaseRecord, style: Style) -> String {
     }
     if let Some(finding) = record.findings.first() {
         let _ = write!(line, "  {}", finding.code.name());
+    }
+    if against_head && record.is_equal() {
+        line.push_str("  equal");
     }
     line
 }
@@ -162,7 +167,7 @@ fn finding_block(file: &Path, group: &Group<'_>, style: Style) -> String {
         (None, Some(kernel)) => format!("{} ({kernel})", file.display()),
         (None, None) => file.display().to_string(),
     };
-    let head = format!("{} {word}: {}", mark(verdict), finding.code.name());
+    let head = format!("{} {word}: {}", mark(verdict, false), finding.code.name());
     let mut block =
         format!("{}  {place}\n  {}", style.paint(&head, verdict), finding.message.replace('\n', "\n  "));
     for outer in &finding.called_from {
@@ -213,7 +218,7 @@ fn stage_table(report: &Report) -> String {
 }
 
 fn last_line(report: &Report, style: Style) -> String {
-    let head = format!("{} {}", mark(report.verdict), report.verdict.words());
+    let head = format!("{} {}", mark(report.verdict, report.is_against_head()), report.verdict.words());
     let mut parts = vec![style.paint(&head, report.verdict)];
     if let Some(oracle) = &report.oracle {
         parts.push(oracle.label.clone());
@@ -225,6 +230,10 @@ fn last_line(report: &Report, style: Style) -> String {
     if run > 0 {
         let passed = report.all_cases().filter(|record| record.verdict == Verdict::Passed).count();
         parts.push(format!("{passed} of {run} cases passed"));
+        if report.is_against_head() {
+            let equal = report.all_cases().filter(|record| record.is_equal()).count();
+            parts.push(format!("{equal} equal in every element"));
+        }
         parts.push("Triton interpreter on the CPU, no time measured".to_owned());
     }
     parts.join(" · ")

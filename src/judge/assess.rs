@@ -210,7 +210,7 @@ fn worker_findings(findings: &[WorkerFinding], coverage: Coverage) -> Vec<Findin
         .collect()
 }
 
-fn worker_code(kind: WorkerFindingKind) -> Code {
+pub(super) fn worker_code(kind: WorkerFindingKind) -> Code {
     match kind {
         WorkerFindingKind::OutOfBoundsLoad
         | WorkerFindingKind::OutOfBoundsStore

@@ -5,7 +5,7 @@ use super::assess::Ended;
 use super::inputs::Prepared;
 use super::profiles::EXACT_INTEGERS;
 use super::run::{CheckRun, JUDGE_WALL_S, judge_ended, read};
-use super::tolerance::{ErrorSources, tolerance, with_conditioning};
+use super::tolerance::{ErrorSources, between_versions, tolerance, with_conditioning};
 use super::{Case, CaseRecord, Coverage, NotRun, Stage, Verdict};
 use crate::oracle::Variant;
 use crate::runner::Worker;
@@ -34,6 +34,9 @@ impl<W: Worker> CheckRun<'_, W> {
             return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
         };
         let tolerances = match tolerances(definition, case, &prepared.request.outputs) {
+            Ok(tolerances) if self.oracle.reference.head().is_some() => {
+                tolerances.into_iter().map(between_versions).collect()
+            }
             Ok(tolerances) => tolerances,
             Err(error) => return judge_ended(error.to_string()),
         };

@@ -17,9 +17,9 @@ use super::load::module_role;
 use super::module::{self, ModuleRun};
 use super::packed::{self, Packed};
 use super::run::{CheckRun, Source};
-use super::{Code, Finding, NotRun, Report, stages};
+use super::{Code, Finding, NotRun, Report, head, stages};
 use crate::oracle::{
-    self, Described, Draft, ForeignFile, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
+    self, Described, Draft, ForeignFile, Head, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
 };
 use crate::runner::protocol::{ModuleSide, Place};
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
@@ -27,7 +27,7 @@ use crate::source::{self, Kernel, SourceModel};
 use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
-use crate::toolchain::{Memory, Places, Surroundings};
+use crate::toolchain::{AtHead, Memory, NoHead, Places, Surroundings, at_head};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -136,7 +136,7 @@ impl Engine {
             Some(Packed { solution, path, .. }) => {
                 vec![oracle::of_solution(solution, path, &request.text, &model)]
             }
-            None => oracle::find_all(&request.path, &request.text, &model, asked),
+            None => self.describe(request, &model).await,
         };
         let ready = if described.iter().any(|one| one.oracle.is_ok()) {
             match self.prepare(Preparing { request, packed, model: &model, began, events }, &mut report).await
@@ -174,6 +174,35 @@ impl Engine {
             report.list_not_judged(&model);
         }
         report
+    }
+
+    /// Where truth comes from for each function; where nothing says it, the version at HEAD is asked for.
+    async fn describe(&self, request: &CheckRequest, model: &SourceModel) -> Vec<Described> {
+        let CheckRequest { path, text, options, .. } = request;
+        let asked = options.kernel.as_deref();
+        let mut described = oracle::find_all(path, text, model, asked);
+        if !described.iter().any(Described::asks_for_head) {
+            return described;
+        }
+        // Questions to git are processes.
+        let (file, surroundings) = (path.clone(), self.surroundings.clone());
+        let found = tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await;
+        let found = found.unwrap_or_else(|error| Err(NoHead::Failed(error.to_string())));
+        if let Ok(AtHead { commit, text: before }) = &found
+            && !source::is_same_code(before, text)
+        {
+            let head = Head { commit: commit.clone(), text: before.clone() };
+            return oracle::find_all_or_head(path, text, model, asked, Some(&head));
+        }
+        for one in &mut described {
+            if one.asks_for_head() {
+                one.oracle = one.oracle.clone().map_err(|miss| match &found {
+                    Ok(head) => miss.unchanged(&head.commit),
+                    Err(why) => miss.without_head(why.to_string()),
+                });
+            }
+        }
+        described
     }
 
     /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
@@ -246,10 +275,13 @@ impl Engine {
         };
         let run = CheckRun { oracle: learned.as_ref().unwrap_or(oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = match modules.is_empty() {
+        let mut plan = match modules.is_empty() {
             true => stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none()),
             false => stages::plan_drawn(&definitions, &request.options),
         };
+        if oracle.reference.head().is_some() {
+            head::only_whole(&mut plan);
+        }
         let left_out = oracle.left_out.iter().map(|line| NotRun::new(&line.what, &line.why));
         report.not_run.extend(not_chosen.into_iter().chain(left_out));
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
@@ -349,7 +381,7 @@ impl Engine {
         oracle: &Oracle,
         judged: &Source,
     ) -> Result<Option<ForeignRun>, Box<Finding>> {
-        let Reference::Foreign(reference) = &oracle.reference else { return Ok(None) };
+        let Some(reference) = oracle.reference.foreign() else { return Ok(None) };
         let source = match &reference.file {
             ForeignFile::Same => judged.clone(),
             ForeignFile::Text { path, text } => self.source_of(path, text)?,
@@ -363,7 +395,11 @@ impl Engine {
             }
         };
         let is_text = matches!(reference.file, ForeignFile::Text { .. });
-        Ok(Some(ForeignRun::new(source, reference.function.clone(), is_text)))
+        let function = reference.function.clone();
+        Ok(Some(match oracle.reference.head() {
+            Some(head) => ForeignRun::at_head(source, function, &head.commit),
+            None => ForeignRun::new(source, function, is_text),
+        }))
     }
 
     fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
@@ -460,9 +496,14 @@ fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss
         MissKind::NotDescribed { .. } => Code::OtherKernel,
         MissKind::NotJudged(_) => Code::Unsupported,
         MissKind::Described(_) => Code::BadDescription,
+        MissKind::Unchanged { .. } => Code::UnchangedSinceHead,
+        MissKind::InputsUnknown { .. } => Code::InputsUnknown,
         MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
         MissKind::NoConvention
         | MissKind::LaunchedElsewhere { .. }
+        | MissKind::NoReference
+        | MissKind::WithoutHead { .. }
+        | MissKind::OtherAtHead { .. }
         | MissKind::KernelTypeNotLiteral
         | MissKind::KernelTypeAmbiguous { .. }
         | MissKind::Comment(_)

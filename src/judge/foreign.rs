@@ -28,6 +28,8 @@ const PERTURBATIONS: u32 = 6;
 pub(super) struct ForeignRun {
     source: Source,
     function: String,
+    /// What it is called in messages: `the reference `f``.
+    told: String,
     /// Its source is no file that could be opened: lines of it are told in words.
     is_text: bool,
     module: Option<ModuleRole>,
@@ -51,12 +53,24 @@ pub(super) struct OpenedReference {
 
 impl ForeignRun {
     pub(super) fn new(source: Source, function: String, is_text: bool) -> Self {
-        Self { source, function, is_text, module: None, process: Mutex::default() }
+        let told = format!("the reference `{function}`");
+        Self { source, function, told, is_text, module: None, process: Mutex::default() }
+    }
+
+    /// The version of the judged function itself at HEAD.
+    pub(super) fn at_head(source: Source, function: String, commit: &str) -> Self {
+        let told = format!("`{function}` at HEAD {commit}");
+        Self { told, ..Self::new(source, function, true) }
+    }
+
+    /// A class that draws its inputs.
+    pub(super) fn of_class(source: Source, class: String, role: ModuleRole) -> Self {
+        Self { module: Some(role), ..Self::new(source, class, false) }
     }
 
     /// What it raised, told as no fault of the kernel. `when` follows its name.
     fn raised(&self, raised: Finding, when: &str) -> Finding {
-        let mut message = format!("the reference `{}`{when}: {}", self.function, raised.message);
+        let mut message = format!("{}{when}: {}", self.told, raised.message);
         let mut place = raised.place;
         if self.is_text
             && let Some(line) = place.take_if(|place| place.file == self.source.path)
@@ -66,13 +80,8 @@ impl ForeignRun {
         Finding { code: Code::ReferenceFailed, message, kernel: None, place, ..raised }
     }
 
-    /// A class that draws its inputs.
-    pub(super) fn of_class(source: Source, class: String, role: ModuleRole) -> Self {
-        Self { module: Some(role), ..Self::new(source, class, false) }
-    }
-
     pub(super) fn failed(&self, what: &str) -> Finding {
-        Finding::plain(Code::ReferenceFailed, format!("the reference `{}` {what}", self.function))
+        Finding::plain(Code::ReferenceFailed, format!("{} {what}", self.told))
     }
 }
 
@@ -80,8 +89,11 @@ impl ForeignTruth {
     /// The cases to release after the comparison.
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
-        let plain = [&self.float64, &self.in_dtype].into_iter();
-        plain.chain(of_nulls).chain(&self.perturbed).cloned().collect()
+        let mut cases: Vec<CaseId> = vec![self.float64.clone(), self.in_dtype.clone()];
+        cases.extend(of_nulls.chain(&self.perturbed).cloned());
+        // Where nothing is computed in float64, both are one.
+        cases.dedup();
+        cases
     }
 }
 
@@ -150,6 +162,9 @@ impl<W: Worker> CheckRun<'_, W> {
         with_condition: bool,
     ) -> Result<Option<ForeignTruth>, Finding> {
         let Some(foreign) = self.foreign_of(prepared) else { return Ok(None) };
+        if self.oracle.reference.head().is_some() {
+            return self.head_truth(foreign, prepared).await.map(Some);
+        }
         let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
             return Err(foreign.failed("could not be run in float64"));
         };
@@ -238,12 +253,19 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// How a function is called: as the Definition has it.
-    async fn reference_arguments(&self, foreign: &ForeignRun) -> Result<Vec<Argument>, Finding> {
+    pub(super) async fn reference_arguments(&self, foreign: &ForeignRun) -> Result<Vec<Argument>, Finding> {
         let OpenedReference { parameters, .. } = self.opened_reference(foreign).await?;
         let Some(variant) = self.oracle.variants.first() else {
             return Err(Finding::plain(Code::JudgeFailed, "nobody knows what is called".to_owned()));
         };
-        arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem))
+        match self.oracle.reference.head() {
+            // It is the same function: it is called as the judged one is.
+            Some(_) => {
+                let names: Vec<String> = parameters.into_iter().map(|parameter| parameter.name).collect();
+                Ok(variant.arguments(&names).into_iter().chain(self.oracle.destination_arguments()).collect())
+            }
+            None => arguments(variant, &parameters).map_err(|problem| foreign.failed(&problem)),
+        }
     }
 
     pub(super) async fn run_reference(

@@ -9,6 +9,7 @@ mod comparison;
 mod engine;
 mod environment;
 mod foreign;
+mod head;
 mod inputs;
 mod layouts;
 mod load;

@@ -94,6 +94,17 @@ impl Report {
         self.parts.iter().filter(|part| part.kernels.iter().any(|known| known == kernel)).collect()
     }
 
+    /// All of it was compared with the version at HEAD only: a pass says that it is the same, not that it is right.
+    pub fn is_against_head(&self) -> bool {
+        let mut oracles = self.judgements().iter().map(|part| part.oracle.as_ref());
+        oracles.all(|oracle| oracle.is_some_and(OracleLabel::is_head))
+    }
+
+    /// Some of it was compared with the version at HEAD.
+    pub fn compares_with_head(&self) -> bool {
+        self.judgements().iter().filter_map(|part| part.oracle.as_ref()).any(OracleLabel::is_head)
+    }
+
     /// Why nothing was judged that launches the kernel of this name.
     pub fn why_not_judged(&self, kernel: &str) -> Option<&str> {
         let is_it = |left: &&NotJudged| KernelId(left.kernel.clone()).bare_name() == kernel;

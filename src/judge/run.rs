@@ -17,6 +17,7 @@ use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
 use super::foreign::ForeignRun;
+use super::head::{unsuitable, why_unsuitable};
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
 use super::module::{ModuleRun, cannot_follow};
@@ -94,6 +95,8 @@ struct Progress {
     not_run: Vec<NotRun>,
     findings: Vec<Finding>,
     first_verdict_ms: Option<f64>,
+    /// Why the first of the cases that HEAD does not run well on is left out.
+    unsuitable: Option<Finding>,
 }
 
 struct ToRun {
@@ -154,6 +157,9 @@ impl<W: Worker> CheckRun<'_, W> {
         outcomes.cases = cases;
         outcomes.first_verdict_ms = progress.first_verdict_ms;
         outcomes.findings.extend(progress.findings);
+        if outcomes.cases.is_empty() {
+            outcomes.findings.extend(progress.unsuitable);
+        }
         outcomes.not_run.extend(summed(progress.not_run));
         self.close_reference().await;
         outcomes
@@ -405,17 +411,14 @@ impl<W: Worker> CheckRun<'_, W> {
                     .is_some_and(|variant| variant.definition.extras.deterministic),
             };
             let record = assess::assess(circumstances, ended);
-            if let Some(why) = assess::beyond_a_sample(&record) {
-                let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, why));
-                self.release(prepared).await;
-                continue;
-            }
-            let undefined = "the reference is not finite on these values".to_owned();
-            let says_nothing = is_undefined(&record).then_some(undefined).or_else(|| cannot_follow(&record));
-            if let Some(why) = says_nothing {
-                let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, why));
+            let record = self.seen_from_head(record, prepared.as_ref()).await;
+            let undefined =
+                || is_undefined(&record).then(|| "the reference is not finite on these values".to_owned());
+            let unsuitable = unsuitable(&record);
+            let shown_nothing = assess::beyond_a_sample(&record).map(str::to_owned).or_else(undefined);
+            let shown_nothing = shown_nothing.or_else(|| cannot_follow(&record));
+            if let Some(why) = shown_nothing.or(unsuitable.map(|found| why_unsuitable(found).to_owned())) {
+                leave_out(progress, &case, &why, unsuitable);
                 self.release(prepared).await;
                 continue;
             }
@@ -435,6 +438,14 @@ impl<W: Worker> CheckRun<'_, W> {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
     }
+}
+
+/// A case that has shown nothing; `unsuitable` when that is for its inputs.
+fn leave_out(progress: &Mutex<Progress>, case: &Case, why: &str, unsuitable: Option<&Finding>) {
+    let what = if unsuitable.is_some() { case.dtype.short().to_owned() } else { case.label() };
+    let mut progress = lock(progress);
+    progress.not_run.push(NotRun::new(format!("{} {what}", case.stage), why));
+    progress.unsuitable = progress.unsuitable.take().or(unsuitable.cloned());
 }
 
 fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {

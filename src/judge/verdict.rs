@@ -73,6 +73,8 @@ pub enum Code {
     Crashed,
     /// The process ended without an answer, whatever its status.
     Exited,
+    /// Other values than the version at HEAD gives; which of the two are right is not known.
+    DiffersFromHead,
     // could not run
     UnreadableFile,
     NoKernel,
@@ -114,6 +116,12 @@ pub enum Code {
     Refused,
     /// The kernel that was asked for is not in the file, or was not launched.
     OtherKernel,
+    /// Nothing says what is right, and the version at HEAD is the same.
+    UnchangedSinceHead,
+    /// To compare with HEAD, the code does not show enough of the inputs.
+    InputsUnknown,
+    /// The version at HEAD does not run well on the inputs that its code shows.
+    InputsUnsuitable,
     Cancelled,
     // warnings on a passed case
     BenignRace,
@@ -127,7 +135,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 57] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -150,6 +158,7 @@ impl Code {
         Self::Raised,
         Self::Crashed,
         Self::Exited,
+        Self::DiffersFromHead,
         Self::UnreadableFile,
         Self::NoKernel,
         Self::NoOracle,
@@ -176,6 +185,9 @@ impl Code {
         Self::NotLaunched,
         Self::Refused,
         Self::OtherKernel,
+        Self::UnchangedSinceHead,
+        Self::InputsUnknown,
+        Self::InputsUnsuitable,
         Self::Cancelled,
         Self::BenignRace,
         Self::Nondeterministic,
@@ -190,12 +202,14 @@ impl Code {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
             | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
             | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
-            | Raised | Crashed | Exited => Verdict::Wrong,
+            | Raised | Crashed | Exited | DiffersFromHead => Verdict::Wrong,
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadDescription | BadSignature
             | ModuleLevelLaunch | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch
             | TritonTooOld | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed
             | ReferenceFailed | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched
-            | Refused | OtherKernel | Cancelled => Verdict::CouldNotRun,
+            | Refused | OtherKernel | UnchangedSinceHead | InputsUnknown | InputsUnsuitable | Cancelled => {
+                Verdict::CouldNotRun
+            }
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }
@@ -248,6 +262,16 @@ pub struct CaseRecord {
     pub seed: u64,
     /// Wall clock of the whole case, in milliseconds. How long the check took, never a kernel's time.
     pub elapsed_ms: f64,
+}
+
+impl CaseRecord {
+    /// Values were compared, and each is the very one that was expected (0 and −0 count as one).
+    pub fn is_equal(&self) -> bool {
+        let is_equal = |errors: &OutputErrors| {
+            errors.max_absolute_error.0 == 0.0 && errors.non_finite_mismatches == 0 && errors.unwritten == 0
+        };
+        !self.errors.is_empty() && self.errors.iter().all(is_equal)
+    }
 }
 
 /// When a check reached what, in milliseconds since it began. How long checking took, never a kernel's

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use tower_lsp::ls_types::{Diagnostic, TextDocumentItem};
 
-use super::code_hash::code_hash;
 use super::findings::{FindingGroup, Judged, gather};
 use super::kernels::Kernels;
 use super::runs::CheckJob;
 use crate::judge::Report;
-use crate::source::{self, SourceModel};
+use crate::source::{self, SourceModel, code_hash};
 use crate::text::{Change, Document, PositionEncoding, Splice};
 
 /// Texts longer than this are not parsed: nobody writes a kernel of that size by hand.

@@ -80,6 +80,10 @@ fn wrong(report: &Report, kernel: &str) -> String {
 
 fn could_not_run(report: &Report) -> String {
     match first_obstacle(report) {
+        Some(finding) if finding.code == Code::UnchangedSinceHead => {
+            let what = finding.message.split(',').next().unwrap_or_default();
+            format!("– {what}")
+        }
         Some(finding) => format!("– could not run: {}", reason(finding)),
         None => "– could not run".to_owned(),
     }
@@ -117,10 +121,13 @@ fn passed(judged: &[&Report], kernel: &str) -> String {
     if cases.is_empty() {
         return "– not launched in any case".to_owned();
     }
+    // What is the same as before is not therefore right, and gets no mark that says so.
+    let against_head = judged.iter().all(|part| part.is_against_head());
     let mut parts: Vec<String> = Vec::new();
     for oracle in judged.iter().filter_map(|part| part.oracle.as_ref()) {
-        if !parts.contains(&oracle.label) {
-            parts.push(oracle.label.clone());
+        let label = if against_head { oracle.short() } else { &oracle.label };
+        if !parts.iter().any(|known| known == label) {
+            parts.push(label.to_owned());
         }
     }
     parts.push(plural(cases.len(), "case"));
@@ -135,7 +142,8 @@ fn passed(judged: &[&Report], kernel: &str) -> String {
     if not_run > 0 {
         parts.push(format!("{not_run} not run"));
     }
-    format!("✓ {}", parts.join(" · "))
+    let mark = if against_head { "" } else { "✓ " };
+    format!("{mark}{}", parts.join(" · "))
 }
 
 pub(crate) fn plural(count: usize, noun: &str) -> String {

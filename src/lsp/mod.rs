@@ -14,7 +14,6 @@ pub mod logging;
 mod actions;
 mod backend;
 mod capabilities;
-mod code_hash;
 mod convert;
 mod diagnostics;
 mod event;

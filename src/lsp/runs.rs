@@ -382,6 +382,8 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
         // What kept it from running may be repaired by now, and a helper in another file may have changed.
         Some(outcome)
             if outcome.report.verdict != Verdict::CouldNotRun
+                // Whatever was compared with HEAD: there may be another by now.
+                && !outcome.report.compares_with_head()
                 && outcome.code_hash == code_hash
                 && outcome.report.provenance.is_still_described()
                 && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>

@@ -60,6 +60,24 @@ pub enum MissKind {
     /// A class in the manner of KernelBench without a usable reference.
     #[error("{0}")]
     KernelBench(String),
+    #[error(
+        "the comment names no reference; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a function of this file"
+    )]
+    NoReference,
+    #[error("{miss}; nor can it be compared with its version at HEAD: {why}")]
+    WithoutHead { miss: Box<Self>, why: String },
+    #[error(
+        "unchanged since HEAD {commit}, so there is nothing to compare; to know whether it is right, write above the function that launches the kernel a comment such as `# warpsmith: ref=torch.nn.functional.silu x=f16[M,N] M=1,127 N=1000`"
+    )]
+    Unchanged { commit: String },
+    #[error(
+        "`{entry}` cannot be compared with HEAD {commit}: {why}; write above it a comment that says what is right, such as `# warpsmith: ref=torch.nn.functional.silu x=f16[M,N] M=1,127 N=1000`"
+    )]
+    OtherAtHead { entry: String, commit: String, why: String },
+    #[error(
+        "nothing says what `{entry}` should compute, and to compare it with HEAD {commit} the code does not show enough of its inputs: {}; write above it a comment such as `# warpsmith: x=f16[M,N] M=1,127 N=1000`, with `ref=` to have it judged rather than compared", unknown.join("; ")
+    )]
+    InputsUnknown { entry: String, commit: String, unknown: Vec<String> },
     #[error("the operation \"{0}\" has no Definition inside this warpsmith; this is a fault of ours")]
     NoDefinition(String),
 }
@@ -71,6 +89,23 @@ fn listed(names: &[String]) -> String {
 impl OracleMiss {
     pub(super) fn new(kind: MissKind, range: Option<Range<usize>>) -> Self {
         Self { kind, range }
+    }
+
+    /// Nothing says what is right, so the version at HEAD may be what to compare with.
+    pub fn asks_for_head(&self) -> bool {
+        matches!(self.kind, MissKind::NoConvention | MissKind::NoReference)
+    }
+
+    /// There is no such version, for this reason.
+    #[must_use]
+    pub fn without_head(self, why: String) -> Self {
+        Self { kind: MissKind::WithoutHead { miss: Box::new(self.kind), why }, ..self }
+    }
+
+    /// The version at HEAD is the same.
+    #[must_use]
+    pub fn unchanged(self, commit: &str) -> Self {
+        Self { kind: MissKind::Unchanged { commit: commit.to_owned() }, ..self }
     }
 }
 

@@ -22,6 +22,11 @@ use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{Kernel, SourceModel, line_of};
 use crate::spec::{Definition, Language, Solution};
 
+/// The rung of [`HeadReference`].
+pub const HEAD_RUNG: u8 = 3;
+/// The end of its label: everywhere but where there is no room, it is said that nobody knows what is right.
+const NO_REFERENCE: &str = " (no reference)";
+
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OracleLabel {
@@ -29,6 +34,18 @@ pub struct OracleLabel {
     pub rung: u8,
     /// `AutoKernel softmax · torch ref`.
     pub label: String,
+}
+
+impl OracleLabel {
+    /// Not what is right, but what was.
+    pub fn is_head(&self) -> bool {
+        self.rung == HEAD_RUNG
+    }
+
+    /// `= HEAD a1b2c3d`, where there is little room.
+    pub fn short(&self) -> &str {
+        self.label.strip_suffix(NO_REFERENCE).unwrap_or(&self.label)
+    }
 }
 
 /// Where truth comes from for one function of a file.
@@ -76,6 +93,38 @@ pub enum Reference {
     Foreign(ForeignReference),
     /// A class of the user's, whose file also makes inputs and weights, in a process of its own.
     Module(ModuleReference),
+    /// The same function as it was committed last. It says what was, not what is right.
+    Head(HeadReference),
+}
+
+/// The version at HEAD, run like a foreign reference, but in the case's own dtype only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadReference {
+    pub function: ForeignReference,
+    /// Abbreviated.
+    pub commit: String,
+    /// Nobody said what the inputs are; they were read off the code. Only a clean run of HEAD's version shows
+    /// that they suit.
+    pub inferred: bool,
+}
+
+impl Reference {
+    /// What runs in a process of its own.
+    pub fn foreign(&self) -> Option<&ForeignReference> {
+        match self {
+            Self::Ours | Self::Module(_) => None,
+            Self::Foreign(foreign) => Some(foreign),
+            Self::Head(head) => Some(&head.function),
+        }
+    }
+
+    /// The version at HEAD, where that is all there is.
+    pub fn head(&self) -> Option<&HeadReference> {
+        match self {
+            Self::Head(head) => Some(head),
+            Self::Ours | Self::Foreign(_) | Self::Module(_) => None,
+        }
+    }
 }
 
 /// A function of the user's that says what is right.
@@ -257,6 +306,14 @@ fn no_kernel(text: &str) -> OracleMiss {
     )
 }
 
+/// The judged file as it was committed last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Abbreviated.
+    pub commit: String,
+    pub text: String,
+}
+
 /// One function of a file, and where truth comes from for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
@@ -272,15 +329,34 @@ pub struct Described {
 /// A comment was written for us and names its function, so it is believed first; a `warpsmith.toml` is believed
 /// before a convention.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
+    find_all_or_head(path, text, model, asked, None)
+}
+
+/// As [`find_all`]; where nothing says what is right, the version at HEAD is what to compare with.
+pub fn find_all_or_head(
+    path: &Path,
+    text: &str,
+    model: &SourceModel,
+    asked: Option<&str>,
+    head: Option<&Head>,
+) -> Vec<Described> {
     let mut described = match conventions::linked_class(&conventions::File { path, text, model }) {
         Some(oracle) => vec![Described::only(oracle)],
-        None => comment::find_all(path, text, model),
+        None => comment::find_all(path, text, model, head),
     };
     if described.is_empty() {
         described = project_file::find_all(&comment::Judged { path, text, model });
     }
     if described.is_empty() {
-        described.push(Described::only(by_convention(path, text, model)));
+        let oracle = by_convention(path, text, model);
+        if let (Some(head), Err(miss)) = (head, &oracle)
+            && miss.asks_for_head()
+        {
+            described = comment::inferred(path, text, model, head);
+        }
+        if described.is_empty() {
+            described.push(Described::only(oracle));
+        }
     }
     let Some(asked) = asked else { return described };
     let entries: Vec<String> = described.iter().filter_map(|one| one.entry.clone()).collect();
@@ -297,6 +373,11 @@ pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str
 impl Described {
     fn only(oracle: Result<Oracle, OracleMiss>) -> Self {
         Self { entry: oracle.as_ref().ok().map(|oracle| oracle.entry.clone()), oracle }
+    }
+
+    /// See [`OracleMiss::asks_for_head`].
+    pub fn asks_for_head(&self) -> bool {
+        self.oracle.as_ref().is_err_and(OracleMiss::asks_for_head)
     }
 
     /// Whether its verdict says something of this kernel or function.

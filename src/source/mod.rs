@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** nothing here fails on broken code, does I/O, or depends on a successful import.
 
+mod code_hash;
 mod discover;
 pub(crate) mod functions;
 mod hash;
@@ -17,6 +18,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use code_hash::{code_hash, is_same_code};
 pub use discover::parse;
 pub use syntax::line_of;
 

@@ -6,6 +6,7 @@
 //! decision can be tested on folders and stub executables.
 
 pub mod doctor;
+mod git;
 pub mod managed;
 mod memory;
 pub mod places;
@@ -14,6 +15,7 @@ pub mod subprocess;
 mod surroundings;
 mod version;
 
+pub use git::{AtHead, NoHead, at_head};
 pub use memory::Memory;
 pub use places::Places;
 pub use surroundings::Surroundings;

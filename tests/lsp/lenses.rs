@@ -262,3 +262,32 @@ fn two_kernels_of_one_function_show_its_verdict() {
     server.close(&uri);
     while server.diagnostics().version.is_some() {}
 }
+
+/// What is the same as before is not called right, and a file as it was committed needs no check.
+#[test]
+fn a_comparison_with_head_carries_no_mark_of_being_right() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    let label = OracleLabel { rung: 3, label: "= HEAD a1b2c3d (no reference)".to_owned() };
+    let same = warpsmith::judge::Report { oracle: Some(label.clone()), ..passed_report() };
+    let differs = finding(Code::DiffersFromHead, None, "16 of 16 elements differ");
+    let other = failing(launched("copy_kernel", case(17, Dtype::Float16)), differs);
+    let other = warpsmith::judge::Report { oracle: Some(label), ..report_of(vec![other]) };
+    let unchanged = could_not_run(
+        Code::UnchangedSinceHead,
+        "unchanged since HEAD a1b2c3d, so there is nothing to compare",
+    );
+    for (report, title) in [
+        (same, "= HEAD a1b2c3d · 2 cases · f32 f16"),
+        (other, "✗ wrong: differs-from-head · N=17 · f16"),
+        (unchanged, "– unchanged since HEAD a1b2c3d"),
+    ] {
+        // Each save checks again, though the text is the same: there may be another HEAD.
+        server.save(&uri, Some(COPY));
+        server.next_check().finish(report);
+        server.lens_until(&uri, title);
+    }
+    // The difference was an error, and is gone with the text that it was in.
+    assert_eq!(server.diagnostics().diagnostics.len(), 1);
+    assert!(server.diagnostics().diagnostics.is_empty());
+}

@@ -9,6 +9,7 @@ mod environment;
 mod flashinfer;
 mod functions;
 mod harness;
+mod head;
 mod kernelbench;
 mod life;
 mod markers;

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::inputs;
 use super::tolerance::{ErrorSources, tolerance};
 use super::{CaseRecord, Report, Stage, Verdict};
-use crate::oracle::{self, Described, ForeignFile, Mapping, Oracle, OracleMiss, Reference, Variant};
+use crate::oracle::{
+    self, Described, ForeignFile, HeadReference, Mapping, Oracle, OracleLabel, OracleMiss, Reference, Variant,
+};
 use crate::source;
 
 /// What stands in every repro: philox, comparison, and a `main` that takes kernel, reference and case.
@@ -25,6 +27,10 @@ pub enum ReproError {
     NothingWrong,
     #[error("no case `{asked}`; this check had:\n{known}")]
     NoSuchCase { asked: String, known: String },
+    #[error(
+        "a difference from HEAD cannot be written down, because nobody knows which of the two is right; say it with `ref=` in a comment above the function"
+    )]
+    AgainstHead,
     #[error("this case only checks offsets on tensors larger than memory, so it cannot be written down")]
     OffsetsOnly,
     #[error("cases of the stage {0} cannot be written down: they are more than one plain call")]
@@ -41,6 +47,10 @@ pub enum ReproError {
 /// # Errors
 /// No such case.
 pub fn choose<'a>(report: &'a Report, asked: Option<&str>) -> Result<&'a CaseRecord, ReproError> {
+    let mut oracles = report.judgements().iter().filter_map(|part| part.oracle.as_ref()).peekable();
+    if oracles.peek().is_some() && oracles.all(OracleLabel::is_head) {
+        return Err(ReproError::AgainstHead);
+    }
     let Some(asked) = asked else {
         let wrong = |record: &&CaseRecord| record.verdict == Verdict::Wrong;
         let found = report.all_cases().filter(wrong).find(|record| refusal(record).is_none());
@@ -155,6 +165,7 @@ fn reference(oracle: &Oracle, variant: &Variant) -> Result<(Option<String>, Stri
     match &oracle.reference {
         Reference::Ours => Ok((Some(variant.definition.reference.clone()), "reference.py".to_owned())),
         Reference::Module(module) => Ok((None, name_of(&module.path))),
+        Reference::Head(_) => Err(ReproError::AgainstHead),
         Reference::Foreign(foreign) => match &foreign.file {
             ForeignFile::Same => Ok((None, String::new())),
             ForeignFile::Text { path, text } => Ok((Some(text.clone()), name_of(path))),
@@ -208,7 +219,9 @@ fn case(
     let arguments: Vec<Value> = inputs.chain(outputs).chain(options).collect();
     let (function, by_position) = match &oracle.reference {
         Reference::Ours => ("run", true),
-        Reference::Foreign(foreign) => (foreign.function.as_str(), false),
+        Reference::Foreign(function) | Reference::Head(HeadReference { function, .. }) => {
+            (function.function.as_str(), false)
+        }
         Reference::Module(module) => (module.class.as_str(), false),
     };
     let order: Vec<&String> = match by_position {

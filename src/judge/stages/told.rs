@@ -78,9 +78,9 @@ fn why_without(definition: &Definition, stage: Stage, is_ours: bool) -> Option<&
         && definition.extras.inputs.iter().any(|(name, _)| is_float(name));
     match stage {
         Stage::Smoke | Stage::Sweep => None,
-        Stage::Edge => Some("nobody says that the entry takes tensors that are not contiguous"),
+        Stage::Edge => Some("nothing is said of tensors that are not contiguous"),
         Stage::Stability if !is_ours => {
-            Some("how ill-conditioned the values are cannot be measured with a reference of your own")
+            Some("how ill-conditioned the values are cannot be measured with a reference that is not PyTorch")
         }
         Stage::Stability if has_drawn_floats => Some("it is said how values are drawn"),
         Stage::Stability | Stage::Determinism => smallest_whole(definition)

@@ -21,6 +21,8 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     /// `None` when the function could not be found in the file.
     pub(super) parameters: Option<&'a [String]>,
+    /// What is meant when the comment names no reference.
+    pub(super) reference: Option<&'a ReferenceName>,
 }
 
 /// What a comment says, before names are looked up.
@@ -40,8 +42,9 @@ pub(super) fn define(
     entry: &Entry<'_>,
 ) -> Result<(Definition, ReferenceName), CommentError> {
     let parts = sort(parsed)?;
-    let Some((reference, _)) = &parts.reference else {
-        let message = "no reference is named; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
+    let Some(reference) = &parts.reference.as_ref().map(|(reference, _)| *reference).or(entry.reference)
+    else {
+        let message = "the comment names no reference; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
                        function of this file";
         return Err(CommentError::new(message, parsed.range.clone()));
     };

@@ -96,13 +96,13 @@ fn defined<'tree>(
 }
 
 /// Which parameters of a kernel are pointers, by what is loaded from and stored to.
-struct Uses {
-    loaded: BTreeSet<String>,
-    stored: BTreeSet<String>,
+pub(super) struct Uses {
+    pub(super) loaded: BTreeSet<String>,
+    pub(super) stored: BTreeSet<String>,
 }
 
 impl Uses {
-    fn of(kernel: Node<'_>, text: &str) -> Self {
+    pub(super) fn of(kernel: Node<'_>, text: &str) -> Self {
         let mut origins: BTreeMap<String, String> = BTreeMap::new();
         let mut uses = Self { loaded: BTreeSet::new(), stored: BTreeSet::new() };
         walk(kernel, |node| {
@@ -141,13 +141,13 @@ impl Uses {
         uses
     }
 
-    fn is_pointer(&self, name: &str) -> bool {
+    pub(super) fn is_pointer(&self, name: &str) -> bool {
         self.loaded.contains(name) || self.stored.contains(name)
     }
 }
 
 /// The pointer that a local one was made from.
-fn origin_of(name: &str, origins: &BTreeMap<String, String>) -> String {
+pub(super) fn origin_of(name: &str, origins: &BTreeMap<String, String>) -> String {
     let mut name = name.to_owned();
     for _ in 0..origins.len() {
         match origins.get(&name) {
@@ -159,7 +159,7 @@ fn origin_of(name: &str, origins: &BTreeMap<String, String>) -> String {
 }
 
 /// The leftmost name of `x + offsets`, `(x + row * n) + at`.
-fn leftmost(mut node: Node<'_>, text: &str) -> Option<String> {
+pub(super) fn leftmost(mut node: Node<'_>, text: &str) -> Option<String> {
     loop {
         node = match node.kind() {
             "identifier" => return Some(text_of(node, text).to_owned()),
@@ -217,7 +217,7 @@ fn items(text: &str, entry: &str, function: Node<'_>, uses: &Uses, kernel: &Kern
 }
 
 /// Parameters of the kernel and the names that the launches in this function pass for them.
-fn passed(text: &str, function: Node<'_>, kernel: &Kernel) -> Vec<(String, String)> {
+pub(super) fn passed(text: &str, function: Node<'_>, kernel: &Kernel) -> Vec<(String, String)> {
     let mut passed = Vec::new();
     walk(function, |node| {
         if node.kind() == "call" && kernel.launches.iter().any(|site| site.range == node.byte_range()) {

@@ -5,11 +5,16 @@
 //! def silu(x): ...
 //! ```
 
+mod against_head;
 mod class;
 mod define;
 mod definition;
 mod draft;
+mod evidence;
 mod grammar;
+mod infer;
+#[cfg(test)]
+mod infer_tests;
 mod parse;
 mod place;
 #[cfg(test)]
@@ -21,6 +26,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use self::against_head::inferred;
 pub(super) use self::class::{ClassLink, class_link};
 use self::define::Entry;
 pub use self::draft::{Draft, draft};
@@ -30,14 +36,15 @@ pub(super) use self::parse::CommentError;
 use self::parse::Parsed;
 pub(super) use self::parse::Parsed as Items;
 use super::{
-    Described, ForeignFile, ForeignReference, Mapping, MissKind, Oracle, OracleLabel, OracleMiss, Reference,
-    Variant,
+    Described, ForeignFile, ForeignReference, Head, Mapping, MissKind, Oracle, OracleLabel, OracleMiss,
+    Reference, Variant,
 };
 use crate::source::SourceModel;
 use crate::spec::Definition;
 
 /// Each function that a comment for us describes, in order; empty when there is no such comment.
-pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Described> {
+/// `head` is what to compare with where a comment says what the inputs are and names no reference.
+pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel, head: Option<&Head>) -> Vec<Described> {
     let judged = Judged { path, text, model };
     let base = path.parent().unwrap_or(Path::new(""));
     let failed = |entry, error| Described { entry, oracle: Err(miss(error)) };
@@ -63,7 +70,11 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel) -> Vec<Desc
             (Ok(_), Err(error)) => failed(None, error),
             (Ok(parsed), Ok(entry)) => {
                 let statement = Statement { parsed: &parsed, entry: &entry, base };
-                let oracle = oracle_of(&statement, &judged);
+                let oracle = match head {
+                    _ if says_what_is_right(&parsed) => oracle_of(&statement, &judged),
+                    Some(head) => against_head::given(path, model, &parsed, &entry, head),
+                    None => Err(OracleMiss::new(MissKind::NoReference, Some(parsed.range.clone()))),
+                };
                 Described { entry: Some(entry), oracle }
             }
         });
@@ -95,6 +106,11 @@ pub(super) fn oracle_of(statement: &Statement<'_>, judged: &Judged<'_>) -> Resul
     }
 }
 
+fn says_what_is_right(parsed: &Parsed) -> bool {
+    let says = |value: &Value| matches!(value, Value::Reference(_) | Value::Definition(_));
+    parsed.comment.items.iter().any(|item| says(&item.value))
+}
+
 fn miss(error: CommentError) -> OracleMiss {
     OracleMiss::new(MissKind::Comment(error.message), Some(error.range))
 }
@@ -103,7 +119,7 @@ fn oracle(statement: &Statement<'_>, model: &SourceModel) -> Result<Oracle, Comm
     let Statement { parsed, entry, base } = *statement;
     let function = model.functions.iter().rfind(|function| function.name == entry);
     let parameters = function.map(|function| function.parameters.as_slice());
-    let (definition, name) = define::define(parsed, &Entry { name: entry, parameters })?;
+    let (definition, name) = define::define(parsed, &Entry { name: entry, parameters, reference: None })?;
     let (reference, told) = referred(base, model, parsed, entry, &name)?;
     let in_signature = |name: &String| parameters.is_some_and(|parameters| parameters.contains(name));
     let outputs = definition.outputs.iter().map(|(name, _)| name);

@@ -7,7 +7,17 @@ use tree_sitter::{Node, Parser};
 /// It covers the whole file, not one kernel: the function around a launch decides grid and arguments, so
 /// a verdict on a kernel is old as soon as that function changed. Comments addressed to warpsmith count.
 /// A text that does not parse is hashed as it stands.
-pub(crate) fn code_hash(text: &str) -> blake3::Hash {
+pub fn code_hash(text: &str) -> blake3::Hash {
+    hash_with(text, |comment| contains(comment, b"warpsmith"))
+}
+
+/// Whether two texts differ in comments, blank lines and spacing only. Comments addressed to warpsmith do not count
+/// either: they say what is right and do nothing.
+pub fn is_same_code(one: &str, other: &str) -> bool {
+    hash_with(one, |_| false) == hash_with(other, |_| false)
+}
+
+fn hash_with(text: &str, counts: fn(&[u8]) -> bool) -> blake3::Hash {
     let mut parser = Parser::new();
     let tree = match parser.set_language(&tree_sitter_python::LANGUAGE.into()) {
         Ok(()) => parser.parse(text, None),
@@ -16,7 +26,7 @@ pub(crate) fn code_hash(text: &str) -> blake3::Hash {
     match tree {
         Some(tree) if !tree.root_node().has_error() => {
             let mut hasher = blake3::Hasher::new();
-            hash_tree(tree.root_node(), text.as_bytes(), &mut hasher);
+            hash_tree(tree.root_node(), text.as_bytes(), counts, &mut hasher);
             hasher.finalize()
         }
         _ => blake3::hash(text.as_bytes()),
@@ -25,13 +35,13 @@ pub(crate) fn code_hash(text: &str) -> blake3::Hash {
 
 /// Every node as `(kind …)`, every leaf with its text, and what stands between leaves without being
 /// blank. A walk with a cursor: depth is not recursion.
-fn hash_tree(root: Node<'_>, text: &[u8], hasher: &mut blake3::Hasher) {
+fn hash_tree(root: Node<'_>, text: &[u8], counts: fn(&[u8]) -> bool, hasher: &mut blake3::Hasher) {
     let mut cursor = root.walk();
     let mut hashed_to = 0;
     loop {
         let node = cursor.node();
         let range = node.byte_range();
-        if node.kind() == "comment" && !contains(&text[range.clone()], b"warpsmith") {
+        if node.kind() == "comment" && !counts(&text[range.clone()]) {
             hashed_to = range.end;
         } else {
             hasher.update(b"(").update(&node.kind_id().to_le_bytes());
@@ -75,6 +85,13 @@ mod tests {
     fn comments_and_blank_lines_do_not_count() {
         let edited = "# new\ndef f(x):  # why\n\n    if x:\n        y = '# no comment'\n    return y\n";
         assert_eq!(code_hash(CODE), code_hash(edited));
+    }
+
+    #[test]
+    fn our_comments_are_no_code() {
+        let described = CODE.replace("def f", "# warpsmith: x=f32[N] N=5\ndef f");
+        assert!(is_same_code(CODE, &described) && is_same_code(CODE, &CODE.replace('\n', "\r\n")));
+        assert!(!is_same_code(CODE, &CODE.replace("return y", "return x")));
     }
 
     #[test]

@@ -1,0 +1,233 @@
+//! The version at HEAD as what to compare with, where nothing says what is right.
+//!
+//! It says what was. So the same values are no proof, other values are a difference and no more, and where HEAD's
+//! version itself goes wrong it decides nothing. On inputs that nobody gave, only HEAD's clean run shows that they suit.
+
+use super::case::Coverage;
+use super::foreign::ForeignRun;
+use super::inputs::Prepared;
+use super::run::{CheckRun, fresh_name};
+use super::stages::Plan;
+use super::{CaseRecord, Code, Finding, NotRun, Verdict};
+use crate::oracle::HeadReference;
+use crate::runner::Worker;
+use crate::runner::protocol::{Change, Derive, ForeignTruth, Number, Ran, Request};
+
+/// Codes that say no more than that values or their form are others.
+const DIFFERENCES: [Code; 6] =
+    [Code::Mismatch, Code::Tf32, Code::NonFinite, Code::WrongShape, Code::WrongDtype, Code::WrongOutputs];
+const REMEDY: &str =
+    "; say what they are in a comment above the function, such as `# warpsmith: x=f16[M,N] M=1,127 N=1000`";
+/// What a function raises that declines its arguments.
+const DELIBERATE: [&str; 4] = ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
+
+/// What HEAD's version did on the inputs of a case.
+#[derive(Clone, Debug, PartialEq)]
+enum AtHead {
+    Clean,
+    /// Codes of what the interpreter found.
+    Faulty(Vec<Code>),
+    /// It did not come to an end.
+    Failed(String),
+}
+
+/// HEAD's version runs every program, so only cases that do are compared.
+pub(super) fn only_whole(plan: &mut Plan) {
+    let (whole, others) =
+        std::mem::take(&mut plan.cases).into_iter().partition(|case| case.coverage == Coverage::Full);
+    plan.cases = whole;
+    let others: Vec<super::Case> = others;
+    plan.not_run.extend(others.iter().map(|case| {
+        NotRun::new(format!("{} {}", case.stage, case.label()), "too large to run the version at HEAD whole")
+    }));
+}
+
+/// The finding for which a case is left out, because HEAD's version shows that its inputs do not suit.
+pub(super) fn unsuitable(record: &CaseRecord) -> Option<&Finding> {
+    record.findings.iter().find(|finding| finding.code == Code::InputsUnsuitable)
+}
+
+/// The same in the list of what was not run, without what to do about it.
+pub(super) fn why_unsuitable(finding: &Finding) -> &str {
+    finding.message.split(REMEDY).next().unwrap_or_default()
+}
+
+impl<W: Worker> CheckRun<'_, W> {
+    /// The values of HEAD's version in the case's own dtype; nothing is computed in float64.
+    pub(super) async fn head_truth(
+        &self,
+        head: &ForeignRun,
+        prepared: &Prepared,
+    ) -> Result<ForeignTruth, Finding> {
+        let case = self.run_changed(head, prepared, Change::Same).await?;
+        let case = case.ok_or_else(|| head.failed("could not be run"))?;
+        Ok(ForeignTruth {
+            float64: case.clone(),
+            in_dtype: case,
+            other_seed: None,
+            coarse_inputs: None,
+            perturbed: Vec::new(),
+        })
+    }
+
+    /// What a case comes to when HEAD's version is all that it was compared with.
+    pub(super) async fn seen_from_head(
+        &self,
+        mut record: CaseRecord,
+        prepared: Option<&Prepared>,
+    ) -> CaseRecord {
+        let (Some(head), Some(foreign)) = (self.oracle.reference.head(), self.foreign) else { return record };
+        for errors in &mut record.errors {
+            // Nobody knows how far off HEAD's own values are.
+            errors.reference_max_absolute_error = Number(f64::NAN);
+        }
+        if record.verdict == Verdict::Passed
+            || record.findings.iter().any(|finding| finding.code == Code::Cancelled)
+        {
+            return record;
+        }
+        let at_head = match prepared {
+            Some(prepared) => self.head_on(foreign, prepared).await,
+            None => AtHead::Clean,
+        };
+        judged(record, &at_head, head)
+    }
+
+    async fn head_on(&self, head: &ForeignRun, prepared: &Prepared) -> AtHead {
+        let (case, of) = (fresh_name("k"), prepared.request.case.clone());
+        let outputs = prepared.request.outputs.clone();
+        let derive = Derive { case: case.clone(), of, change: Change::Same, draw: 0, outputs };
+        let ran = match self.make_case(Request::Derive(derive)).await {
+            Ok(_) => match self.reference_arguments(head).await {
+                Ok(arguments) => self.run_reference(head, &case, arguments, false).await,
+                Err(finding) => Err(finding),
+            },
+            Err(finding) => Err(finding),
+        };
+        self.release_case(case).await;
+        match ran {
+            Ok(ran) => faults(&ran),
+            Err(finding) => AtHead::Failed(finding.message),
+        }
+    }
+}
+
+fn faults(ran: &Ran) -> AtHead {
+    if let Some(unsupported) = &ran.unsupported {
+        return AtHead::Failed(unsupported.message.clone());
+    }
+    let found = ran.findings.iter().map(|finding| super::assess::worker_code(finding.kind));
+    let mut codes: Vec<Code> = found.filter(|code| code.verdict() == Verdict::Wrong).collect();
+    if ran.outputs.iter().any(|output| output.aliases_input.is_some()) {
+        codes.push(Code::AliasesInput);
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    if codes.is_empty() { AtHead::Clean } else { AtHead::Faulty(codes) }
+}
+
+/// The record of a case that did not pass, by what HEAD's version did on the same inputs.
+fn judged(mut record: CaseRecord, at_head: &AtHead, head: &HeadReference) -> CaseRecord {
+    let commit = &head.commit;
+    let reference_failed = record.findings.iter().find(|finding| finding.code == Code::ReferenceFailed);
+    let problem = match (at_head, reference_failed) {
+        (AtHead::Failed(message), _) => Some(message.clone()),
+        (_, Some(finding)) => Some(finding.message.clone()),
+        (AtHead::Faulty(codes), None) => {
+            Some(format!("at HEAD {commit} it has {} on them as well", names(codes)))
+        }
+        (AtHead::Clean, None) => declined(&record)
+            .map(|raised| format!("it declines them now, though not at HEAD {commit}: {raised}")),
+    };
+    match problem {
+        Some(problem) if head.inferred => {
+            let message = format!("the inputs that the code shows do not suit: {problem}{REMEDY}");
+            record.findings = vec![Finding::plain(Code::InputsUnsuitable, message)];
+        }
+        _ => record.findings = told(&record, at_head, commit),
+    }
+    record.verdict = record.findings.iter().map(|f| f.code.verdict()).max().unwrap_or(Verdict::Passed);
+    record
+}
+
+/// The findings on inputs that suit, or that the user gave.
+fn told(record: &CaseRecord, at_head: &AtHead, commit: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for finding in &record.findings {
+        let is_difference = DIFFERENCES.contains(&finding.code);
+        let told = match at_head {
+            AtHead::Clean if is_difference => difference(record, finding, commit),
+            AtHead::Faulty(codes) if is_difference || finding.code == Code::AliasesInput => Finding::plain(
+                Code::ReferenceFailed,
+                format!(
+                    "at HEAD {commit} it has {} on these inputs, so what it gives there decides nothing",
+                    names(codes)
+                ),
+            ),
+            AtHead::Faulty(codes) if codes.contains(&finding.code) => Finding {
+                message: format!("{} (at HEAD {commit} as well)", finding.message),
+                ..finding.clone()
+            },
+            AtHead::Failed(message) if finding.code.verdict() == Verdict::Wrong => Finding {
+                message: format!("{} (HEAD decides nothing here: {message})", finding.message),
+                ..finding.clone()
+            },
+            _ => finding.clone(),
+        };
+        findings.push(told);
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.verdict()));
+    findings
+}
+
+/// Other values or another form: what is the same in both, and that nobody knows which is right.
+fn difference(record: &CaseRecord, finding: &Finding, commit: &str) -> Finding {
+    let unknown = "which of the two is right is not known";
+    let trial = of_trial(&finding.message).map(|words| format!("{words}: ")).unwrap_or_default();
+    let Some(element) = &finding.element else {
+        let message = format!("differs from HEAD {commit}: {}; {unknown}", finding.message);
+        return Finding { code: Code::DiffersFromHead, message, ..finding.clone() };
+    };
+    let output = &element.output;
+    let errors = record.errors.iter().find(|errors| errors.name == *output).filter(|_| trial.is_empty());
+    let count = errors.map(|errors| match finding.code {
+        Code::NonFinite => (errors.non_finite_mismatches, errors.elements_compared),
+        _ => (errors.violations, errors.elements_compared),
+    });
+    let what = count.map_or_else(
+        || format!("`{output}` differs"),
+        |(differing, of)| format!("{differing} of {of} elements of `{output}` differ"),
+    );
+    let tf32 = if finding.code == Code::Tf32 { "; a product in TF32 explains the difference" } else { "" };
+    let message = format!(
+        "{trial}{what} from HEAD {commit} by more than rounding; first at {:?}: HEAD gives {}, this gives {} (allowed \
+         difference {:.3e}){tf32}; {unknown}",
+        element.index, element.expected.0, element.got.0, element.allowed.0,
+    );
+    Finding { code: Code::DiffersFromHead, message, ..finding.clone() }
+}
+
+/// How the call differed, where the finding is not of a plain one.
+fn of_trial(message: &str) -> Option<&str> {
+    let begins = ["called ", "with its programs ", "in a fresh process ", "autotune configuration "];
+    begins
+        .iter()
+        .any(|words| message.starts_with(words))
+        .then(|| message.split_once(": ").map(|(words, _)| words))?
+}
+
+/// The exception of a function that declines what it is given, before it launches anything.
+fn declined(record: &CaseRecord) -> Option<&str> {
+    let raised =
+        record.findings.iter().filter(|finding| finding.code == Code::Raised && record.launches.is_empty());
+    let mut messages = raised.map(|finding| finding.message.as_str());
+    messages.find(|message| DELIBERATE.iter().any(|name| message.starts_with(&format!("raised {name}"))))
+}
+
+fn names(codes: &[Code]) -> String {
+    codes.iter().map(|code| format!("`{}`", code.name())).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;
