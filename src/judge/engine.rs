@@ -147,7 +147,7 @@ impl Engine {
         };
         report.timeline.loaded = Some(milliseconds_since(began));
         let (definitions, not_chosen) = run.choose(&candidate);
-        let plan = stages::plan(&definitions, &request.options, seed, run.foreign.is_none());
+        let plan = stages::plan(&definitions, &request.options, seed);
         report.not_run = not_chosen;
         let planned = CheckEvent::Planned { oracle: oracle.label.clone(), cases: plan.cases.len() };
         let _ = events.send(planned);

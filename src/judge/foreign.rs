@@ -14,12 +14,27 @@ use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Argument, ArgumentSource, Autotune, CaseId, CaseMade, Change, Derive, ForeignTruth, InterpreterOptions,
-    Opened, Outcome, OutputSpec, Parameter, Prepare, ProgramOrder, Ran, Request, Run, RunnerId,
+    Launch, Opened, Outcome, OutputSpec, Parameter, Prepare, ProgramOrder, Ran, Request, Run, RunnerId,
 };
 use crate::spec::{Dtype, TensorSpec};
 
 /// Ends of the reference's process after which it is not started again.
 const DEATH_LIMIT: u32 = 3;
+
+/// As many as the judge makes for a reference of its own.
+const PERTURBATIONS: u32 = 6;
+/// Two more where an output may be places of equal values: they tell whose order is chance.
+const ORDERS: u32 = 2;
+
+/// What a comparison needs of a reference that is not ours.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) null_candidates: bool,
+    /// Whether the tolerance asks how ill-conditioned the values are.
+    pub(super) with_condition: bool,
+    /// What the candidate launched: the reference must not launch the same.
+    pub(super) judged: &'a [Launch],
+}
 
 /// A reference that is not ours, in this check.
 pub(super) struct ForeignRun {
@@ -48,7 +63,8 @@ impl ForeignTruth {
     /// The cases to release after the comparison.
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
-        [&self.float64, &self.in_dtype].into_iter().chain(of_nulls).cloned().collect()
+        let always = [&self.float64, &self.in_dtype].into_iter();
+        always.chain(&self.again).chain(&self.perturbed).chain(of_nulls).cloned().collect()
     }
 }
 
@@ -108,26 +124,52 @@ impl<W: Worker> CheckRun<'_, W> {
     pub(super) async fn foreign_truth(
         &self,
         prepared: &Prepared,
-        null_candidates: bool,
+        wanted: Wanted<'_>,
     ) -> Result<Option<ForeignTruth>, Finding> {
         let Some(foreign) = self.foreign else { return Ok(None) };
-        let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
-            return Err(foreign.failed("could not be run in float64"));
-        };
-        let in_dtype = match self.run_changed(foreign, prepared, Change::Same).await {
-            Ok(Some(case)) => case,
-            Ok(None) => return Err(foreign.failed("could not be run")),
-            Err(finding) => {
-                self.release_case(float64).await;
-                return Err(finding);
+        let mut runs = vec![(Change::Widened, 0), (Change::Same, 0)];
+        if wanted.null_candidates {
+            runs.push((Change::Widened, 0));
+        }
+        if wanted.with_condition {
+            let may_be_indices =
+                prepared.request.outputs.iter().any(|output| super::comparison::may_be_indices(output.dtype));
+            let draws = PERTURBATIONS + if may_be_indices { ORDERS } else { 0 };
+            runs.extend((0..draws).map(|draw| (Change::Perturbed, draw)));
+        }
+        let mut made = Vec::new();
+        for (change, draw) in runs {
+            let ended = match self.run_changed(foreign, prepared, change, draw, wanted.judged).await {
+                Ok(Some(case)) => {
+                    made.push(case);
+                    continue;
+                }
+                Ok(None) => foreign.failed("could not be run"),
+                Err(finding) => finding,
+            };
+            for case in made {
+                self.release_case(case).await;
             }
+            return Err(ended);
+        }
+        let mut made = made.into_iter();
+        let (Some(float64), Some(in_dtype)) = (made.next(), made.next()) else {
+            return Err(foreign.failed("could not be run"));
         };
-        let mut truth = ForeignTruth { float64, in_dtype, other_seed: None, coarse_inputs: None };
-        if null_candidates {
+        let again = if wanted.null_candidates { made.next() } else { None };
+        let mut truth = ForeignTruth {
+            float64,
+            in_dtype,
+            again,
+            perturbed: made.collect(),
+            other_seed: None,
+            coarse_inputs: None,
+        };
+        if wanted.null_candidates {
             // An impostor that the reference cannot take is left out.
-            truth.other_seed = self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None);
-            truth.coarse_inputs =
-                self.run_changed(foreign, prepared, Change::CoarseInputs).await.unwrap_or(None);
+            let impostor = |change| self.run_changed(foreign, prepared, change, 0, wanted.judged);
+            truth.other_seed = impostor(Change::OtherSeed).await.unwrap_or(None);
+            truth.coarse_inputs = impostor(Change::CoarseInputs).await.unwrap_or(None);
         }
         Ok(Some(truth))
     }
@@ -138,20 +180,24 @@ impl<W: Worker> CheckRun<'_, W> {
         foreign: &ForeignRun,
         prepared: &Prepared,
         change: Change,
+        draw: u32,
+        judged: &[Launch],
     ) -> Result<Option<CaseId>, Finding> {
         let request = &prepared.request;
         let (case, of, outputs) = (fresh_name("k"), request.case.clone(), request.outputs.clone());
-        let derive = Derive { case: case.clone(), of, change, outputs };
+        let derive = Derive { case: case.clone(), of, change, draw, outputs };
         if !self.make_case(Request::Derive(derive)).await?.possible {
             self.release_case(case).await;
             return Ok(None);
         }
         let ran = self.run_reference(foreign, &case, change != Change::Same).await;
         let problem = match ran {
-            Ok(ran) => match check_form(&request.outputs, &ran, change) {
-                Ok(()) => return Ok(Some(case)),
-                Err(problem) => foreign.failed(&problem),
-            },
+            Ok(ran) => {
+                match check_launches(judged, &ran).and_then(|()| check_form(&request.outputs, &ran, change)) {
+                    Ok(()) => return Ok(Some(case)),
+                    Err(problem) => foreign.failed(&problem),
+                }
+            }
             Err(finding) => finding,
         };
         self.release_case(case).await;
@@ -248,6 +294,20 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
+/// A reference that launches the very kernel that is judged agrees with it whatever it computes.
+fn check_launches(judged: &[Launch], ran: &Ran) -> Result<(), String> {
+    let is_judged = |launch: &Launch| {
+        judged.iter().any(|other| (&other.kernel, &other.file) == (&launch.kernel, &launch.file))
+    };
+    match ran.launches.iter().find(|launch| is_judged(launch)) {
+        None => Ok(()),
+        Some(launch) => Err(format!(
+            "launches the kernel `{}` that is judged, so it cannot say what is right; write it with PyTorch alone",
+            launch.kernel
+        )),
+    }
+}
+
 /// What keeps a reference's values from being those of the case: they must be what it says; in float64, any
 /// float.
 fn check_form(expected: &[OutputSpec], ran: &Ran, change: Change) -> Result<(), String> {
@@ -279,11 +339,13 @@ fn arguments(variant: &Variant, parameters: &[Parameter]) -> Result<Vec<Argument
     let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     let mut free = names.iter().filter(|name| !name.starts_with('*') && definition.input(name).is_none());
     let mut arguments = Vec::new();
+    let mut without_place = Vec::new();
     for input in variant.parameters.iter().map(|mapping| &mapping.input) {
         let is_scalar = definition.input(input).is_none_or(TensorSpec::is_scalar);
         let parameter = if names.contains(&input.as_str()) {
             input.as_str()
         } else if is_scalar {
+            without_place.push(input.as_str());
             continue;
         } else {
             let left = free.next().copied();
@@ -291,6 +353,13 @@ fn arguments(variant: &Variant, parameters: &[Parameter]) -> Result<Vec<Argument
         };
         let source = ArgumentSource::Input { input: input.clone() };
         arguments.push(Argument { parameter: parameter.to_owned(), source });
+    }
+    // A scalar may be the entry's alone, a parameter may have a default; both at once is a mistaken name.
+    if let (Some(scalar), Some(parameter)) = (without_place.first(), free.next()) {
+        return Err(format!(
+            "has no parameter `{scalar}` and is given nothing for `{parameter}`; call both the same, \
+             or give `{parameter}` a value"
+        ));
     }
     Ok(arguments)
 }

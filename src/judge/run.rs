@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
-use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
+use super::comparison::{bounds_only, depends_on_more, note_full_run, without_truth};
 use super::foreign::ForeignRun;
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
@@ -402,9 +402,9 @@ impl<W: Worker> CheckRun<'_, W> {
                 self.release(prepared).await;
                 continue;
             }
-            if is_undefined(&record) {
+            if let Some(why) = without_truth(&record) {
                 let what = format!("{} {}", case.stage, case.label());
-                lock(progress).not_run.push(NotRun::new(what, "the reference is not finite on these values"));
+                lock(progress).not_run.push(NotRun::new(what, why));
                 self.release(prepared).await;
                 continue;
             }

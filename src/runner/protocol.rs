@@ -162,6 +162,8 @@ pub struct Derive {
     pub case: CaseId,
     pub of: CaseId,
     pub change: Change,
+    /// Which of the draws of [`Change::Perturbed`], from 0; of no use otherwise.
+    pub draw: u32,
     /// As those of `of`; all but with [`Change::Same`] floats become float64.
     pub outputs: Vec<OutputSpec>,
 }
@@ -177,6 +179,8 @@ pub enum Change {
     OtherSeed,
     /// Rounded to a coarser mantissa, in float64.
     CoarseInputs,
+    /// Every float off by one rounding to float32, in float64.
+    Perturbed,
 }
 
 /// One input of one case.
@@ -463,6 +467,10 @@ pub struct ForeignTruth {
     pub float64: CaseId,
     /// [`Change::Same`].
     pub in_dtype: CaseId,
+    /// [`Change::Widened`] once more; only with null candidates.
+    pub again: Option<CaseId>,
+    /// [`Change::Perturbed`], one for each draw; only where the condition of the inputs counts.
+    pub perturbed: Vec<CaseId>,
     /// Only for null candidates.
     pub other_seed: Option<CaseId>,
     pub coarse_inputs: Option<CaseId>,

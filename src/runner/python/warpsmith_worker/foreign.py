@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Of the values' root mean square: a reference that is further off in the case's dtype says nothing about it.
 _LARGEST_ERROR_OF_RMS = 0.5
+# Relative, of float64 sums that are added up in another order.
+_REPEATED_ERROR = 1e-9
 
 
 def inferred_outputs(reference: Reference, inputs: list[Message]) -> list[Message]:
@@ -45,18 +47,23 @@ def widened(spec: Message) -> Message:
     return {**spec, "dtype": "float64"} if by_name(spec["dtype"]).is_float else spec
 
 
-def truths(wide: Case, narrow: Case) -> list[Truth]:
+def truths(wide: Case, narrow: Case, again: Case | None, perturbed: list[Case]) -> list[Truth]:
     """What the outputs should hold, from the reference's run in float64 and its run in the case's dtypes.
+
+    `again` is the run in float64 once more, `perturbed` are runs on inputs that are off by one rounding.
 
     Raises ReferenceFailed when its values cannot decide over a kernel.
     """
     expected, in_dtype = values(wide), values(narrow)
-    pairs = []
-    for output, truth, rounded in zip(narrow.outputs, expected, in_dtype, strict=True):
+    if again is not None:
+        _check_repeated(narrow.outputs, expected, values(again))
+    moved = [values(case) for case in perturbed]
+    found = []
+    for at, (output, truth, rounded) in enumerate(zip(narrow.outputs, expected, in_dtype, strict=True)):
         if output.element.is_float:
             _check_rounded(output, truth, rounded)
-        pairs.append(Truth(truth, rounded))
-    return pairs
+        found.append(Truth(truth, rounded, tuple(outputs[at] for outputs in moved)))
+    return found
 
 
 def values(case: Case) -> list[torch.Tensor]:
@@ -74,6 +81,22 @@ def _values_of(output: SharedTensor) -> torch.Tensor:
         count = int(unwritten.sum())
         raise ReferenceFailed(f"the reference leaves {count} elements of `{output.name}` unwritten")
     return held.to(torch.float64) if output.element.is_float else held.to(torch.int64)
+
+
+def _check_repeated(
+    outputs: list[SharedTensor], first: list[torch.Tensor], second: list[torch.Tensor]
+) -> None:
+    """Called again on the same inputs it must say the same, but for the order of its sums."""
+    for output, one, other in zip(outputs, first, second, strict=True):
+        finite = one[one.isfinite()].to(torch.float64)
+        size = float(finite.abs().max()) if finite.numel() else 0.0
+        if torch.allclose(one, other, rtol=_REPEATED_ERROR, atol=_REPEATED_ERROR * size, equal_nan=True):
+            continue
+        raise ReferenceFailed(
+            f"the reference gives other values for `{output.name}` when it is called again on the same "
+            "inputs: it draws random numbers or keeps something from call to call, so it cannot say what is "
+            "right"
+        )
 
 
 def _check_rounded(output: SharedTensor, truth: torch.Tensor, rounded: torch.Tensor) -> None:

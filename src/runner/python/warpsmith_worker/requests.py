@@ -69,7 +69,7 @@ class Requests:
         self._add_case(request, message)
 
     def _derive(self, request: Request) -> None:
-        self._add_case(request, _fields(request, "case", "of", "change", "outputs"))
+        self._add_case(request, _fields(request, "case", "of", "change", "draw", "outputs"))
 
     def _add_case(self, request: Request, message: Message) -> None:
         wall_s = float(request.get("wall_s", _JUDGE_WALL_S))
