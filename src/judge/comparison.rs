@@ -2,17 +2,18 @@
 //! which tolerance.
 
 use super::assess::Ended;
+use super::foreign::Wanted;
 use super::inputs::Prepared;
 use super::profiles::EXACT_INTEGERS;
 use super::run::{CheckRun, JUDGE_WALL_S, judge_ended, read};
 use super::tolerance::{ErrorSources, between_versions, tolerance, with_conditioning};
-use super::{Case, CaseRecord, Coverage, NotRun, Stage, Verdict};
+use super::{Case, CaseRecord, Code, Coverage, NotRun, Stage, Verdict};
 use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Compare, Compared, ForeignTruth, Outcome, OutputSpec, Ran, Request, ToleranceSpec,
 };
-use crate::spec::{AxisError, Definition};
+use crate::spec::{AxisError, Definition, Dtype};
 
 /// Below this many elements PyTorch's own error may be nothing by luck where a sum cancels, so the condition
 /// of the inputs is measured as well.
@@ -42,7 +43,8 @@ impl<W: Worker> CheckRun<'_, W> {
         };
         let null_candidates = case.stage == Stage::Smoke;
         let with_condition = tolerances.iter().any(|tolerance| tolerance.condition_factor > 0.0);
-        let truth = match self.foreign_truth(prepared, null_candidates, with_condition).await {
+        let wanted = Wanted { null_candidates, with_condition, judged: &ran.launches };
+        let truth = match self.foreign_truth(prepared, wanted).await {
             Ok(truth) => truth,
             Err(finding) => return Ended::NoTruth(finding),
         };
@@ -76,6 +78,12 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
+/// Whether an output may be places of something, such as of a maximum: where values are equal or nearly so, which
+/// of them it is is chance.
+pub(super) fn may_be_indices(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Int32 | Dtype::Int64)
+}
+
 /// What each output may be off. The condition of the inputs is measured where PyTorch's own error says little:
 /// on the stability stage's values, on small outputs, and where one product feeds another.
 fn tolerances(
@@ -94,7 +102,8 @@ fn tolerances(
     let of_output = |output: &OutputSpec| {
         let plain = tolerance(output.dtype, sources);
         let is_small = output.shape.iter().product::<u64>() < SMALL_OUTPUT_ELEMENTS;
-        let is_measured = is_small || is_chained || case.stage == Stage::Stability;
+        let is_measured =
+            is_small || is_chained || case.stage == Stage::Stability || may_be_indices(output.dtype);
         if is_measured { with_conditioning(plain) } else { plain }
     };
     Ok(outputs.iter().map(of_output).collect())
@@ -124,10 +133,20 @@ pub(super) fn note_full_run(case: &mut Case, ran: &Ran) {
     }
 }
 
-/// Whether a case of the stability stage has shown nothing, because the reference in the case's own dtype
-/// gives infinities or NaN where the float64 one has a value. Faults that need no reference still count.
-pub(super) fn is_undefined(record: &CaseRecord) -> bool {
-    record.case.stage == Stage::Stability
-        && record.verdict == Verdict::Passed
-        && record.errors.iter().any(|errors| errors.undefined > 0)
+/// Why a case of the stability stage has shown nothing: the reference in the case's own dtype gives infinities
+/// or NaN where the float64 one has a value, or cannot be run on such values at all. Faults that need no
+/// reference still count.
+pub(super) fn without_truth(record: &CaseRecord) -> Option<&'static str> {
+    if record.case.stage != Stage::Stability {
+        return None;
+    }
+    let only_reference_failed = record.verdict == Verdict::CouldNotRun
+        && record.findings.iter().all(|finding| finding.code == Code::ReferenceFailed);
+    let is_undefined =
+        record.verdict == Verdict::Passed && record.errors.iter().any(|errors| errors.undefined > 0);
+    match (is_undefined, only_reference_failed) {
+        (true, _) => Some("the reference is not finite on these values"),
+        (_, true) => Some("the reference cannot say what is right on these values"),
+        _ => None,
+    }
 }

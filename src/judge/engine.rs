@@ -276,11 +276,11 @@ impl Engine {
         let run = CheckRun { oracle: learned.as_ref().unwrap_or(oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
         let mut plan = match modules.is_empty() {
-            true => stages::plan(&definitions, &request.options, ready.seed, run.foreign.is_none()),
+            true => stages::plan(&definitions, &request.options, ready.seed),
             false => stages::plan_drawn(&definitions, &request.options),
         };
         if oracle.reference.head().is_some() {
-            head::only_whole(&mut plan);
+            head::only_comparable(&mut plan);
         }
         let left_out = oracle.left_out.iter().map(|line| NotRun::new(&line.what, &line.why));
         report.not_run.extend(not_chosen.into_iter().chain(left_out));

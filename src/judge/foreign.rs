@@ -14,15 +14,28 @@ use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Argument, ArgumentSource, Autotune, CaseId, CaseMade, Change, Derive, ForeignTruth, InterpreterOptions,
-    ModuleRole, Opened, Outcome, OutputSpec, Parameter, Prepare, Problem, ProgramOrder, Ran, Request, Run,
-    RunnerId,
+    Launch, ModuleRole, Opened, Outcome, OutputSpec, Parameter, Prepare, Problem, ProgramOrder, Ran, Request,
+    Run, RunnerId,
 };
 use crate::spec::{Dtype, TensorSpec};
 
 /// Ends of the reference's process after which it is not started again.
 const DEATH_LIMIT: u32 = 3;
-/// Roundings of the inputs that are tried to see how much they matter: in one, they may cancel by luck.
+/// Roundings of the inputs that are tried to see how much they matter: in one, they may cancel by luck. As many
+/// as the judge makes for a reference of its own.
 const PERTURBATIONS: u32 = 6;
+/// Two more where an output may be places of equal values: they tell whose order is chance.
+const ORDERS: u32 = 2;
+
+/// What a comparison needs of a reference that is not ours.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) null_candidates: bool,
+    /// Whether the tolerance asks how ill-conditioned the values are.
+    pub(super) with_condition: bool,
+    /// What the candidate launched: the reference must not launch the same.
+    pub(super) judged: &'a [Launch],
+}
 
 /// A reference that is not ours, in this check.
 pub(super) struct ForeignRun {
@@ -90,7 +103,7 @@ impl ForeignTruth {
     pub(super) fn cases(&self) -> Vec<CaseId> {
         let of_nulls = [&self.other_seed, &self.coarse_inputs].into_iter().flatten();
         let mut cases: Vec<CaseId> = vec![self.float64.clone(), self.in_dtype.clone()];
-        cases.extend(of_nulls.chain(&self.perturbed).cloned());
+        cases.extend(self.again.iter().chain(of_nulls).chain(&self.perturbed).cloned());
         // Where nothing is computed in float64, both are one.
         cases.dedup();
         cases
@@ -158,39 +171,58 @@ impl<W: Worker> CheckRun<'_, W> {
     pub(super) async fn foreign_truth(
         &self,
         prepared: &Prepared,
-        null_candidates: bool,
-        with_condition: bool,
+        wanted: Wanted<'_>,
     ) -> Result<Option<ForeignTruth>, Finding> {
         let Some(foreign) = self.foreign_of(prepared) else { return Ok(None) };
         if self.oracle.reference.head().is_some() {
             return self.head_truth(foreign, prepared).await.map(Some);
         }
-        let Some(float64) = self.run_changed(foreign, prepared, Change::Widened).await? else {
-            return Err(foreign.failed("could not be run in float64"));
-        };
-        let in_dtype = match self.run_changed(foreign, prepared, Change::Same).await {
-            Ok(Some(case)) => case,
-            Ok(None) => return Err(foreign.failed("could not be run")),
-            Err(finding) => {
-                self.release_case(float64).await;
-                return Err(finding);
+        let mut runs = vec![(Change::Widened, 0), (Change::Same, 0)];
+        if wanted.null_candidates {
+            runs.push((Change::Widened, 0));
+        }
+        if wanted.with_condition {
+            let may_be_indices =
+                prepared.request.outputs.iter().any(|output| super::comparison::may_be_indices(output.dtype));
+            let draws = PERTURBATIONS + if may_be_indices { ORDERS } else { 0 };
+            runs.extend((0..draws).map(|draw| (Change::Perturbed, draw)));
+        }
+        let mut made = Vec::new();
+        for (change, draw) in runs {
+            let ended = match self.run_changed(foreign, prepared, change, draw, wanted.judged).await {
+                Ok(Some(case)) => {
+                    made.push(case);
+                    continue;
+                }
+                Ok(None) => foreign.failed("could not be run"),
+                Err(finding) => finding,
+            };
+            for case in made {
+                self.release_case(case).await;
             }
+            return Err(ended);
+        }
+        let mut made = made.into_iter();
+        let (Some(float64), Some(in_dtype)) = (made.next(), made.next()) else {
+            return Err(foreign.failed("could not be run"));
         };
-        let (other_seed, coarse_inputs, perturbed) = (None, None, Vec::new());
-        let mut truth = ForeignTruth { float64, in_dtype, other_seed, coarse_inputs, perturbed };
-        if null_candidates {
+        let again = if wanted.null_candidates { made.next() } else { None };
+        let mut truth = ForeignTruth {
+            float64,
+            in_dtype,
+            again,
+            perturbed: made.collect(),
+            other_seed: None,
+            coarse_inputs: None,
+        };
+        if wanted.null_candidates {
             // An impostor that the reference cannot take is left out.
+            let impostor = |change| self.run_changed(foreign, prepared, change, 0, wanted.judged);
             truth.other_seed = match &prepared.drawn {
                 Some(_) => self.other_draw(foreign, prepared).await,
-                None => self.run_changed(foreign, prepared, Change::OtherSeed).await.unwrap_or(None),
+                None => impostor(Change::OtherSeed).await.unwrap_or(None),
             };
-            truth.coarse_inputs =
-                self.run_changed(foreign, prepared, Change::CoarseInputs).await.unwrap_or(None);
-        }
-        for draw in 0..if with_condition { PERTURBATIONS } else { 0 } {
-            // One that cannot be run leaves the others.
-            let changed = self.run_changed_draw(foreign, prepared, Change::Perturbed, draw).await;
-            truth.perturbed.extend(changed.unwrap_or(None));
+            truth.coarse_inputs = impostor(Change::CoarseInputs).await.unwrap_or(None);
         }
         Ok(Some(truth))
     }
@@ -201,16 +233,8 @@ impl<W: Worker> CheckRun<'_, W> {
         foreign: &ForeignRun,
         prepared: &Prepared,
         change: Change,
-    ) -> Result<Option<CaseId>, Finding> {
-        self.run_changed_draw(foreign, prepared, change, 0).await
-    }
-
-    async fn run_changed_draw(
-        &self,
-        foreign: &ForeignRun,
-        prepared: &Prepared,
-        change: Change,
         draw: u32,
+        judged: &[Launch],
     ) -> Result<Option<CaseId>, Finding> {
         let request = &prepared.request;
         let (case, of, outputs) = (fresh_name("k"), request.case.clone(), request.outputs.clone());
@@ -228,10 +252,12 @@ impl<W: Worker> CheckRun<'_, W> {
             Err(finding) => Err(finding),
         };
         let problem = match ran {
-            Ok(ran) => match check_form(&request.outputs, &ran, change) {
-                Ok(()) => return Ok(Some(case)),
-                Err(problem) => foreign.failed(&problem),
-            },
+            Ok(ran) => {
+                match check_launches(judged, &ran).and_then(|()| check_form(&request.outputs, &ran, change)) {
+                    Ok(()) => return Ok(Some(case)),
+                    Err(problem) => foreign.failed(&problem),
+                }
+            }
             Err(finding) => finding,
         };
         self.release_case(case).await;
@@ -345,6 +371,20 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
+/// A reference that launches the very kernel that is judged agrees with it whatever it computes.
+fn check_launches(judged: &[Launch], ran: &Ran) -> Result<(), String> {
+    let is_judged = |launch: &Launch| {
+        judged.iter().any(|other| (&other.kernel, &other.file) == (&launch.kernel, &launch.file))
+    };
+    match ran.launches.iter().find(|launch| is_judged(launch)) {
+        None => Ok(()),
+        Some(launch) => Err(format!(
+            "launches the kernel `{}` that is judged, so it cannot say what is right; write it with PyTorch alone",
+            launch.kernel
+        )),
+    }
+}
+
 /// What keeps a reference's values from being those of the case: they must be what it says; in float64, any
 /// float.
 fn check_form(expected: &[OutputSpec], ran: &Ran, change: Change) -> Result<(), String> {
@@ -376,11 +416,13 @@ fn arguments(variant: &Variant, parameters: &[Parameter]) -> Result<Vec<Argument
     let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     let mut free = names.iter().filter(|name| !name.starts_with('*') && definition.input(name).is_none());
     let mut arguments = Vec::new();
+    let mut without_place = Vec::new();
     for input in variant.parameters.iter().map(|mapping| &mapping.input) {
         let is_scalar = definition.input(input).is_none_or(TensorSpec::is_scalar);
         let parameter = if names.contains(&input.as_str()) {
             input.as_str()
         } else if is_scalar {
+            without_place.push(input.as_str());
             continue;
         } else {
             let left = free.next().copied();
@@ -388,6 +430,13 @@ fn arguments(variant: &Variant, parameters: &[Parameter]) -> Result<Vec<Argument
         };
         let source = ArgumentSource::Input { input: input.clone() };
         arguments.push(Argument { parameter: parameter.to_owned(), source });
+    }
+    // A scalar may be the entry's alone, a parameter may have a default; both at once is a mistaken name.
+    if let (Some(scalar), Some(parameter)) = (without_place.first(), free.next()) {
+        return Err(format!(
+            "has no parameter `{scalar}` and is given nothing for `{parameter}`; call both the same, \
+             or give `{parameter}` a value"
+        ));
     }
     Ok(arguments)
 }

@@ -8,7 +8,7 @@ use super::foreign::ForeignRun;
 use super::inputs::Prepared;
 use super::run::{CheckRun, fresh_name};
 use super::stages::Plan;
-use super::{CaseRecord, Code, Finding, NotRun, Verdict};
+use super::{CaseRecord, Code, Finding, NotRun, Stage, Verdict};
 use crate::oracle::HeadReference;
 use crate::runner::Worker;
 use crate::runner::protocol::{Change, Derive, ForeignTruth, Number, Ran, Request};
@@ -31,15 +31,28 @@ enum AtHead {
     Failed(String),
 }
 
-/// HEAD's version runs every program, so only cases that do are compared.
-pub(super) fn only_whole(plan: &mut Plan) {
-    let (whole, others) =
-        std::mem::take(&mut plan.cases).into_iter().partition(|case| case.coverage == Coverage::Full);
-    plan.cases = whole;
-    let others: Vec<super::Case> = others;
-    plan.not_run.extend(others.iter().map(|case| {
-        NotRun::new(format!("{} {}", case.stage, case.label()), "too large to run the version at HEAD whole")
-    }));
+/// HEAD's version runs every program, so only cases that do are compared; and on ill-conditioned values nobody knows
+/// how far two right versions may differ.
+pub(super) fn only_comparable(plan: &mut Plan) {
+    let why_not = |case: &super::Case| match (case.stage, case.coverage) {
+        (Stage::Stability, _) => {
+            Some("how ill-conditioned the values are cannot be measured with a version at HEAD")
+        }
+        (_, Coverage::Full) => None,
+        _ => Some("too large to run the version at HEAD whole"),
+    };
+    for case in std::mem::take(&mut plan.cases) {
+        match why_not(&case) {
+            None => plan.cases.push(case),
+            Some(why) if case.stage == Stage::Stability => {
+                let line = NotRun::new(format!("{} {}", case.stage, case.dtype.short()), why);
+                if !plan.not_run.contains(&line) {
+                    plan.not_run.push(line);
+                }
+            }
+            Some(why) => plan.not_run.push(NotRun::new(format!("{} {}", case.stage, case.label()), why)),
+        }
+    }
 }
 
 /// The finding for which a case is left out, because HEAD's version shows that its inputs do not suit.
@@ -59,13 +72,14 @@ impl<W: Worker> CheckRun<'_, W> {
         head: &ForeignRun,
         prepared: &Prepared,
     ) -> Result<ForeignTruth, Finding> {
-        let case = self.run_changed(head, prepared, Change::Same).await?;
+        let case = self.run_changed(head, prepared, Change::Same, 0, &[]).await?;
         let case = case.ok_or_else(|| head.failed("could not be run"))?;
         Ok(ForeignTruth {
             float64: case.clone(),
             in_dtype: case,
             other_seed: None,
             coarse_inputs: None,
+            again: None,
             perturbed: Vec::new(),
         })
     }

@@ -128,6 +128,6 @@ fn inferred_inputs_that_are_declined_now_are_no_proof() {
 fn only_cases_that_run_whole_are_compared() {
     let cases = vec![case(Coverage::Full), case(Coverage::Sampled), case(Coverage::Offsets)];
     let mut plan = Plan { cases, not_run: Vec::new() };
-    only_whole(&mut plan);
+    only_comparable(&mut plan);
     assert_eq!((plan.cases.len(), plan.not_run.len()), (1, 2));
 }

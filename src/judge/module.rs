@@ -178,7 +178,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let other = Prepared { request, drawn: prepared.drawn.clone() };
         let seed = Draws::new(prepared.request.seed, "another draw").next_u64() & SEED_MASK;
         self.take(&other, seed).await.ok()?;
-        let found = self.run_changed(foreign, &other, Change::Widened).await;
+        let found = self.run_changed(foreign, &other, Change::Widened, 0, &[]).await;
         self.release_case(case).await;
         found.unwrap_or(None)
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
-use super::comparison::{bounds_only, depends_on_more, is_undefined, note_full_run};
+use super::comparison::{bounds_only, depends_on_more, note_full_run, without_truth};
 use super::foreign::ForeignRun;
 use super::head::{unsuitable, why_unsuitable};
 use super::inputs::{self, Prepared};
@@ -412,11 +412,9 @@ impl<W: Worker> CheckRun<'_, W> {
             };
             let record = assess::assess(circumstances, ended);
             let record = self.seen_from_head(record, prepared.as_ref()).await;
-            let undefined =
-                || is_undefined(&record).then(|| "the reference is not finite on these values".to_owned());
             let unsuitable = unsuitable(&record);
-            let shown_nothing = assess::beyond_a_sample(&record).map(str::to_owned).or_else(undefined);
-            let shown_nothing = shown_nothing.or_else(|| cannot_follow(&record));
+            let shown_nothing = assess::beyond_a_sample(&record).or_else(|| without_truth(&record));
+            let shown_nothing = shown_nothing.map(str::to_owned).or_else(|| cannot_follow(&record));
             if let Some(why) = shown_nothing.or(unsuitable.map(|found| why_unsuitable(found).to_owned())) {
                 leave_out(progress, &case, &why, unsuitable);
                 self.release(prepared).await;

@@ -174,7 +174,7 @@ pub struct Derive {
     pub case: CaseId,
     pub of: CaseId,
     pub change: Change,
-    /// Which of several such changes: [`Change::Perturbed`] has 32 draws.
+    /// Which of the draws of [`Change::Perturbed`], from 0; of no use otherwise.
     pub draw: u32,
     /// As those of `of`; all but with [`Change::Same`] floats become float64.
     pub outputs: Vec<OutputSpec>,
@@ -479,11 +479,13 @@ pub struct ForeignTruth {
     pub float64: CaseId,
     /// [`Change::Same`].
     pub in_dtype: CaseId,
+    /// [`Change::Widened`] once more; only with null candidates.
+    pub again: Option<CaseId>,
+    /// [`Change::Perturbed`], one for each draw; only where a tolerance asks for the condition.
+    pub perturbed: Vec<CaseId>,
     /// Only for null candidates.
     pub other_seed: Option<CaseId>,
     pub coarse_inputs: Option<CaseId>,
-    /// [`Change::Perturbed`], one for each draw; only where a tolerance asks for the condition.
-    pub perturbed: Vec<CaseId>,
 }
 
 /// Allowed error of one element `i` in a row `r` (the last dimension) of an output, see

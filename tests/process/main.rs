@@ -5,6 +5,7 @@
 
 mod bad_inputs;
 mod comment;
+mod comment_adversary;
 mod environment;
 mod flashinfer;
 mod functions;

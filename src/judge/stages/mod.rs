@@ -39,8 +39,8 @@ pub(super) struct Plan {
     pub(super) not_run: Vec<NotRun>,
 }
 
-/// Plans the stages that were asked for, for every Definition. `is_ours`: the judge computes what is right. The same seed gives the same plan.
-pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64, is_ours: bool) -> Plan {
+/// Plans the stages that were asked for, for every Definition. The same seed gives the same plan.
+pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64) -> Plan {
     let mut plan = Plan::default();
     for stage in Stage::ALL {
         let asked = options.stages.is_empty() || options.stages.contains(&stage);
@@ -62,17 +62,17 @@ pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u6
                 });
             }
             Stage::Stability if asked => {
-                for definition in told::take(definitions, stage, is_ours, &mut plan) {
+                for definition in told::take(definitions, stage, &mut plan) {
                     stability::plan(definition, &dtypes(definition, options), &mut plan);
                 }
             }
             Stage::Edge if asked => {
-                for definition in told::take(definitions, stage, is_ours, &mut plan) {
+                for definition in told::take(definitions, stage, &mut plan) {
                     edge::plan(definition, &dtypes(definition, options), &mut plan);
                 }
             }
             Stage::Determinism if asked => {
-                for definition in told::take(definitions, stage, is_ours, &mut plan) {
+                for definition in told::take(definitions, stage, &mut plan) {
                     determinism::plan(definition, &dtypes(definition, options), &mut plan);
                 }
             }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn planned(name: &str, options: &CheckOptions, seed: u64) -> Plan {
-        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed, true)
+        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed)
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         definition.extras.profiles = vec!["nan".to_owned(), "gamma".to_owned()];
         definition.extras.layouts = vec!["transposed".to_owned(), "twisted".to_owned()];
         let options = CheckOptions { stages: vec![Stage::Stability, Stage::Edge], ..CheckOptions::default() };
-        let plan = plan(&[&definition], &options, 1, true);
+        let plan = plan(&[&definition], &options, 1);
         let of = |stage| plan.cases.iter().filter(move |case| case.stage == stage);
         assert!(of(Stage::Stability).all(|case| case.profile == "nan"));
         let layouts: Vec<&str> = of(Stage::Edge).map(|case| case.layout.as_str()).collect();

@@ -52,15 +52,10 @@ pub(super) fn sweep(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) 
 }
 
 /// The Definitions that have cases of this stage; of the others it is told why they have none.
-pub(super) fn take<'a>(
-    definitions: &[&'a Definition],
-    stage: Stage,
-    is_ours: bool,
-    plan: &mut Plan,
-) -> Vec<&'a Definition> {
+pub(super) fn take<'a>(definitions: &[&'a Definition], stage: Stage, plan: &mut Plan) -> Vec<&'a Definition> {
     let mut taken = Vec::new();
     for &definition in definitions {
-        match why_without(definition, stage, is_ours) {
+        match why_without(definition, stage) {
             Some(why) => plan.not_run.push(NotRun::new(stage.name(), why)),
             None => taken.push(definition),
         }
@@ -68,7 +63,7 @@ pub(super) fn take<'a>(
     taken
 }
 
-fn why_without(definition: &Definition, stage: Stage, is_ours: bool) -> Option<&'static str> {
+fn why_without(definition: &Definition, stage: Stage) -> Option<&'static str> {
     if !definition.extras.only_sizes {
         return None;
     }
@@ -79,9 +74,6 @@ fn why_without(definition: &Definition, stage: Stage, is_ours: bool) -> Option<&
     match stage {
         Stage::Smoke | Stage::Sweep => None,
         Stage::Edge => Some("nothing is said of tensors that are not contiguous"),
-        Stage::Stability if !is_ours => {
-            Some("how ill-conditioned the values are cannot be measured with a reference that is not PyTorch")
-        }
         Stage::Stability if has_drawn_floats => Some("it is said how values are drawn"),
         Stage::Stability | Stage::Determinism => smallest_whole(definition)
             .is_none()

@@ -13,6 +13,7 @@ import secrets
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,8 @@ class Candidate:
         self.entry: Callable[..., Any] | None = None
         self.problem: Problem | None = None
         """Set in the process of a KernelBench reference."""
+        self.positional_only: list[str] = []
+        """Leading parameters of the entry that cannot be passed by keyword, in order."""
         self.last_progress = 0.0
         self.earlier = EarlierResults()
         self.held: list[Any] = []
@@ -114,6 +117,7 @@ class Candidate:
                 self.entry = _find_entry(module, request["entry"], files.path)
                 told = self._take_role(module, self.entry, request.get("module"))
             parameters = _parameters(self.entry)
+            self.positional_only = _positional_only(self.entry)
         except BaseException as error:
             return {"raised": describe_fault(error, files)}
         import_ms = (time.perf_counter() - began) * 1e3
@@ -150,7 +154,7 @@ class Candidate:
                 # Its constructors run in the usual dtypes.
                 arguments, widens = {**arguments, "widened": True}, contextlib.nullcontext()
             else:
-                widens = in_float64() if widened else contextlib.nullcontext()
+                widens = in_float64(with_halves=True) if widened else contextlib.nullcontext()
             began = time.perf_counter()
             with widens:
                 returned = self._call(session, arguments, options)
@@ -158,7 +162,7 @@ class Candidate:
             report = _ours(session.report)
             values_matter = options["compare_values"]
             if case.destinations:
-                returned = case.written()
+                returned = case.written(returned)
             if request.get("hold"):
                 self.held = flatten(returned)
             described = case.hand_over(
@@ -225,11 +229,14 @@ class Candidate:
     def _call(self, session: Any, arguments: dict[str, Any], options: Message) -> Any:
         if self.entry is None:
             raise InterpreterFailed("nothing was opened")
+        names = [name for name in self.positional_only if name in arguments]
+        positional = [arguments[name] for name in names]
+        by_name = {name: value for name, value in arguments.items() if name not in names}
         _ours(session.__enter__)
         try:
             other_poison = options.get("other_poison", False)
             with self.shim.active(poisons=options["compare_values"], other_pattern=other_poison):
-                returned = self.entry(**arguments)
+                returned = self.entry(*positional, **by_name)
         except BaseException as error:
             _ours(session.__exit__, type(error), error, error.__traceback__)
             raise
@@ -292,6 +299,11 @@ def _parameters(entry: Callable[..., Any]) -> list[Message]:
     ]
 
 
+def _positional_only(entry: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(entry).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.POSITIONAL_ONLY]
+
+
 class _CaseMemory:
     """A case's inputs and outputs, mapped into this process."""
 
@@ -323,9 +335,25 @@ class _CaseMemory:
         interpreter.register_uninitialised(tensor)
         return tensor
 
-    def written(self) -> list[torch.Tensor]:
-        """The outputs that were passed, in the case's order."""
-        return [self.destinations[output.spec["name"]] for output in self.outputs]
+    def written(self, returned: Any) -> list[Any]:
+        """What counts when outputs were passed: those, and at the places of the others what was returned.
+
+        The entry may return the others only, or all of them. When it returns another number, the values
+        that are left over count too, so that the number of all is wrong.
+        """
+        names = [output.spec["name"] for output in self.outputs]
+        if all(name in self.destinations for name in names):
+            return [self.destinations[name] for name in names]
+        values = [] if returned is None else flatten(returned)
+        if len(values) == len(names):
+            return [self.destinations.get(name, value) for name, value in zip(names, values, strict=True)]
+        rest = deque(values)
+        in_order = [
+            self.destinations[name] if name in self.destinations else rest.popleft()
+            for name in names
+            if name in self.destinations or rest
+        ]
+        return [*in_order, *rest]
 
     def _input(self, item: Message, known: dict[str, Any] | None) -> Any:
         if "scalar" in item:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from . import compare, foreign, inputs, memory, poison, taken
+from . import compare, foreign, inputs, integers, memory, poison, taken
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
 from .dtypes import ElementType, UnsupportedDtype, by_name
@@ -28,6 +28,8 @@ _TELLING_ELEMENTS = 16
 _PERTURBATION = 2.0**-23
 # In one draw, roundings may cancel by luck.
 _PERTURBATIONS = 6
+# There and back.
+_ORDERS = 2
 _LONGEST_FAULT = 4096
 
 
@@ -216,7 +218,7 @@ class Judge:
         )
 
     def _derive(self, request: Message) -> tuple[Message, list[int]]:
-        """Another case for a reference that is not ours: the same inputs, widened, coarser, or drawn anew."""
+        """Another case for a reference that is not ours: the same inputs, widened, changed, or drawn anew."""
         origin = self.cases.get(request["of"])
         if origin is None or not origin.values_matter:
             raise Refused("unknown-case", f"case {request['of']} was not prepared with values")
@@ -359,6 +361,9 @@ class Judge:
         if request.get("truth") is not None:
             self._take_truths(case, request["truth"])
         truths = _truths(case, any(tolerance.condition_factor for tolerance in tolerances))
+        for output, truth in zip(case.outputs, truths, strict=True):
+            if not output.element.is_float:
+                integers.check(output.name, truth)
         outputs = []
         for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
             errors = compare.measure(
@@ -375,13 +380,16 @@ class Judge:
 
     def _take_truths(self, case: Case, truth: Message) -> None:
         """What a reference that is not ours left in the memory of its own cases."""
-        perturbed = [self._case({"case": of}) for of in truth.get("perturbed", [])]
-        single = {name: of for name, of in truth.items() if name != "perturbed" and of is not None}
-        made = {name: self._case({"case": of}) for name, of in single.items()}
-        wide, narrow = made.pop("float64"), made.pop("in_dtype")
-        case.truths = foreign.truths(wide, narrow, perturbed)
-        for name, other in made.items():
-            case.nulls["coarse" if name == "coarse_inputs" else 0] = foreign.values(other)
+        perturbed = [self._case({"case": of}) for of in truth["perturbed"]]
+        made = {
+            name: self._case({"case": of})
+            for name, of in truth.items()
+            if name != "perturbed" and of is not None
+        }
+        case.truths = foreign.truths(made["float64"], made["in_dtype"], made.get("again"), perturbed)
+        for name, key in (("other_seed", 0), ("coarse_inputs", "coarse")):
+            if name in made:
+                case.nulls[key] = foreign.values(made[name])
 
     def _case(self, request: Message) -> Case:
         case = self.cases.get(request["case"])
@@ -436,7 +444,7 @@ def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
         expected = _expected(case, case.arguments())
         in_dtype = case.reference.in_dtype(case.arguments())
         check_shapes(case.reference.definition, in_dtype, case.outputs)
-        draws = range(_PERTURBATIONS if with_perturbed else 0)
+        draws = range(_perturbations(case) if with_perturbed else 0)
         perturbed = [_expected(case, _perturbed_arguments(case, draw)) for draw in draws]
         case.truths = [
             Truth(
@@ -449,12 +457,26 @@ def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
     return case.truths
 
 
+def _perturbations(case: Case) -> int:
+    """How many draws; two more where integers may be places of equal values."""
+    with_orders = any(integers.may_be_indices(output.element) for output in case.outputs)
+    return _PERTURBATIONS + (_ORDERS if with_orders else 0)
+
+
 def _perturbed_arguments(case: Case, draw: int) -> list[Any]:
-    """Arguments of which each float element is off by one rounding to float32, up or down."""
+    """Arguments of which each float element is off by one rounding to float32, up or down.
+
+    The last two draws move every element differently, and in opposite directions.
+    """
+
+    def moved(value: torch.Tensor, position: int) -> torch.Tensor:
+        if draw < _PERTURBATIONS:
+            return inputs.perturbed(value, _PERTURBATION, case.seed, position, draw)
+        back = draw > _PERTURBATIONS
+        return integers.reordered(value, _PERTURBATION, case.seed, position, back=back)
+
     return [
-        inputs.perturbed(value, _PERTURBATION, case.seed, position, draw)
-        if isinstance(item, SharedTensor) and item.element.is_float
-        else value
+        moved(value, position) if isinstance(item, SharedTensor) and item.element.is_float else value
         for position, (item, value) in enumerate(zip(case.inputs, case.arguments(), strict=True))
     ]
 

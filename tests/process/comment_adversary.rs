@@ -1,0 +1,188 @@
+//! References that agree with any kernel, and right kernels that a comment once called wrong.
+
+use crate::harness::{Checked, Sandbox, python_or_skip};
+
+const HEAD: &str = "import torch\nimport triton\nimport triton.language as tl\n\n\n";
+
+const SCALED_SILU: &str = "\
+@triton.jit
+def _silu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + at, value * tl.sigmoid(1.00 * value), mask=at < n)
+
+
+# warpsmith: ref=truth x=f16|f32[M,N] M=1,13 N=255
+def silu(x):
+    y = torch.empty_like(x)
+    _silu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+";
+
+const ARGMAX: &str = "\
+@triton.jit
+def _argmax(x, y, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * N + at, mask=at < N, other=float('-inf'))
+    tl.store(y + row, tl.argmax(values, axis=0, tie_break_left=False).to(tl.int64))
+
+
+# warpsmith: ref=REFERENCE x=f16|f32[M,N] M=33 N=3,500
+def argmax(x):
+    y = torch.empty(x.shape[0], dtype=torch.int64, device=x.device)
+    _argmax[(x.shape[0],)](x, y, x.shape[1], triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+def truth(x):
+    return torch.argmax(x, dim=-1)
+";
+
+const RMS_NORM: &str = "\
+@triton.jit
+def _rms(x, weight, y, rstd, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * N + at, mask=at < N, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(values * values, axis=0) / N + eps)
+    tl.store(rstd + row, tl.sum(values, axis=0) / N)
+    tl.store(y + row * N + at, values * scale * tl.load(weight + at, mask=at < N).to(tl.float32), mask=at < N)
+
+
+# warpsmith: ref=truth eps=1e-6 x=f16|f32[M,N] weight=f16|f32[N] M=1,13 N=127,1000
+def rms_norm(x, weight, eps):
+    y = torch.empty_like(x)
+    mean = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+    _rms[(x.shape[0],)](x, weight, y, mean, x.shape[1], eps, triton.next_power_of_2(x.shape[1]))
+    return y, mean
+
+
+def truth(x, weight, eps):
+    wide = x.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return (wide * scale * weight.float()).to(x.dtype), wide.mean(-1)
+";
+
+fn judged(sandbox: &Sandbox, name: &str, text: &str, stages: &str) -> Checked {
+    sandbox.check(&sandbox.write(&format!("{name}.py"), &format!("{HEAD}{text}")), &["--stage", stages])
+}
+
+#[track_caller]
+fn assert_ends(checked: &Checked, verdict: &str, code: &str) {
+    assert_eq!(checked.verdict(), verdict, "{}", checked.describe());
+    let codes = checked.codes();
+    assert!(codes.iter().all(|found| found == code), "{}", checked.describe());
+    assert_eq!(codes.is_empty(), code.is_empty(), "{}", checked.describe());
+}
+
+#[track_caller]
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    let changed = text.replace(from, to);
+    assert_ne!(changed, text);
+    changed
+}
+
+/// A wrong kernel must not pass because its reference repeats the error, or anything at all.
+#[test]
+fn a_reference_that_cannot_disagree_decides_nothing() {
+    let Some(python) = python_or_skip("a_reference_that_cannot_disagree_decides_nothing") else { return };
+    let sandbox = Sandbox::new(python);
+    let wrong = replaced(SCALED_SILU, "1.00", "1.02");
+    for (name, reference) in [
+        ("calls_the_entry", "def truth(x):\n    return silu(x)\n"),
+        ("is_the_entry", "truth = silu\n"),
+        ("dispatches", "def truth(x):\n    return silu(x) if x.is_cuda else torch.nn.functional.silu(x)\n"),
+        (
+            "draws",
+            "def truth(x):\n    y = torch.nn.functional.silu(x)\n    return y + 0.05 * torch.randn_like(y)\n",
+        ),
+        (
+            "counts",
+            "CALLS = []\n\n\ndef truth(x):\n    CALLS.append(0)\n    return torch.nn.functional.silu(x) * (1 + 0.01 * len(CALLS))\n",
+        ),
+    ] {
+        let checked = judged(&sandbox, name, &format!("{wrong}{reference}"), "smoke,sweep");
+        assert_ends(&checked, "could-not-run", "reference-failed");
+    }
+    let other_name =
+        replaced(&wrong, "def silu(x)", "def silu(x, alpha)").replace("M=1,13", "alpha=0.5 M=1,13");
+    let reference = "def truth(x, slope=0.5):\n    return torch.nn.functional.silu(x)\n";
+    let checked = judged(&sandbox, "other_name", &format!("{other_name}{reference}"), "smoke");
+    assert_ends(&checked, "could-not-run", "reference-failed");
+}
+
+#[test]
+fn parameters_that_are_positional_and_outputs_of_both_kinds() {
+    let Some(python) = python_or_skip("parameters_that_are_positional_and_outputs_of_both_kinds") else {
+        return;
+    };
+    let sandbox = Sandbox::new(python);
+    let reference = "def truth(x):\n    return torch.nn.functional.silu(x)\n";
+    let positional = format!("{}{reference}", replaced(SCALED_SILU, "def silu(x)", "def silu(x, /)"));
+    assert_ends(&judged(&sandbox, "positional", &positional, "smoke"), "passed", "");
+    let both = replaced(RMS_NORM, "def rms_norm(x, weight, eps)", "def rms_norm(x, weight, eps, y)");
+    let both = replaced(&both, " M=1,13", " y=out:f16|f32[M,N] mean=out:f32[M] M=1,13");
+    let both = replaced(&both, "    y = torch.empty_like(x)\n", "");
+    for (name, returned, verdict, code) in [
+        ("the_other", "return mean", "passed", ""),
+        ("all", "return y, mean", "passed", ""),
+        ("none", "return None", "wrong", "wrong-outputs"),
+        ("too_many", "return mean, mean, mean", "wrong", "wrong-outputs"),
+        ("bad", "return mean + 1", "wrong", "mismatch"),
+    ] {
+        let text = both.replace("return y, mean", returned);
+        assert_ends(&judged(&sandbox, name, &text, "smoke"), verdict, code);
+    }
+}
+
+/// What a reference rounds on its way is its own error, not the truth.
+#[test]
+fn a_reference_that_rounds_to_half_on_its_way() {
+    let Some(python) = python_or_skip("a_reference_that_rounds_to_half_on_its_way") else { return };
+    let sandbox = Sandbox::new(python);
+    for (name, cast) in [("half", "half()"), ("to", "to(torch.float16)"), ("bf", "bfloat16().half()")] {
+        let reference = format!(
+            "def truth(x):\n    y = x.{cast}\n    y = y / (1 + torch.exp(-y))\n    return (y * 2 - y).to(x.dtype)\n"
+        );
+        let right = replaced(SCALED_SILU, "f16|f32", "f16");
+        let checked = judged(&sandbox, name, &format!("{right}{reference}"), "smoke,sweep");
+        assert_eq!(checked.verdict(), "passed", "{}", checked.describe());
+        let wrong = replaced(&right, "1.00", "1.20");
+        let checked = judged(&sandbox, &format!("{name}_wrong"), &format!("{wrong}{reference}"), "smoke");
+        assert_eq!(checked.verdict(), "wrong", "{}", checked.describe());
+    }
+}
+
+/// Which of equal values an index names is chance; which of different ones is not.
+#[test]
+fn places_of_equal_values() {
+    let Some(python) = python_or_skip("places_of_equal_values") else { return };
+    let sandbox = Sandbox::new(python);
+    for (name, reference) in [("torch", "torch.argmax dim=-1"), ("own", "truth")] {
+        let text = replaced(ARGMAX, "REFERENCE", reference);
+        let right = judged(&sandbox, &format!("{name}_right"), &text, "smoke,sweep,stability");
+        assert_eq!(right.verdict(), "passed", "{}", right.describe());
+        let wrong = replaced(&text, "mask=at < N,", "mask=at < N - 1,");
+        let wrong = judged(&sandbox, &format!("{name}_wrong"), &wrong, "smoke");
+        assert_eq!(wrong.verdict(), "wrong", "{}", wrong.describe());
+    }
+}
+
+/// A second output that a sum cancels in, and a constant that only small values show.
+#[test]
+fn the_condition_of_a_reference_of_ones_own() {
+    let Some(python) = python_or_skip("the_condition_of_a_reference_of_ones_own") else { return };
+    let sandbox = Sandbox::new(python);
+    for seed in 0..4 {
+        let file = sandbox.write("right.py", &format!("{HEAD}{RMS_NORM}"));
+        let right = sandbox.check(&file, &["--stage", "smoke,sweep,stability", "--seed", &seed.to_string()]);
+        assert_eq!(right.verdict(), "passed", "{}", right.describe());
+        assert!(right.cases.iter().any(|case| case["case"]["stage"] == "stability"));
+    }
+    let wrong = replaced(RMS_NORM, "/ N + eps)", "/ N + 0.0)");
+    let wrong = judged(&sandbox, "wrong", &wrong, "smoke,stability");
+    assert_eq!(wrong.verdict(), "wrong", "{}", wrong.describe());
+}
