@@ -44,7 +44,7 @@ pub(super) fn define(
     let parts = sort(parsed)?;
     let Some(reference) = &parts.reference.as_ref().map(|(reference, _)| *reference).or(entry.reference)
     else {
-        let message = "the comment names no reference; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
+        let message = "no reference is named; add `ref=torch.nn.functional.silu`, or `ref=my_ref` for a \
                        function of this file";
         return Err(CommentError::new(message, parsed.range.clone()));
     };
