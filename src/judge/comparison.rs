@@ -84,6 +84,19 @@ pub(super) fn may_be_indices(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Int32 | Dtype::Int64)
 }
 
+/// The longest sum behind one element. One that a user told has at most as many terms as the axes have points: more
+/// would only widen what is allowed.
+pub(super) fn longest_sum(definition: &Definition, case: &Case) -> Result<u64, AxisError> {
+    let told = definition.reduction_length(&case.axes)?;
+    if !definition.extras.only_sizes {
+        return Ok(told);
+    }
+    let axes = definition.all_axes(&case.axes);
+    let points = axes.values().fold(1_u64, |product, &length| product.saturating_mul(length.max(1)));
+    let along_each = axes.values().fold(0_u64, |sum, &length| sum.saturating_add(length));
+    Ok(told.min(points.max(along_each)))
+}
+
 /// What each output may be off. The condition of the inputs is measured where PyTorch's own error says little:
 /// on the stability stage's values, on small outputs, and where one product feeds another.
 fn tolerances(
@@ -94,7 +107,7 @@ fn tolerances(
     let intermediate = definition.extras.tolerance.intermediate;
     let sources = ErrorSources {
         case: case.dtype,
-        reduction: definition.reduction_length(&case.axes)?,
+        reduction: longest_sum(definition, case)?,
         intermediate,
         precision: definition.extras.precision,
     };

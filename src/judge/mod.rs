@@ -24,6 +24,7 @@ mod run;
 mod stages;
 mod tolerance;
 mod trials;
+mod unstated;
 pub mod verdict;
 
 pub use crate::oracle::Draft;

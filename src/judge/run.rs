@@ -24,6 +24,7 @@ use super::module::{ModuleRun, cannot_follow};
 use super::philox::Draws;
 use super::stages::Plan;
 use super::trials::{Trial, TrialOutcome};
+use super::unstated;
 use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::Worker;
@@ -410,7 +411,7 @@ impl<W: Worker> CheckRun<'_, W> {
                     .variant(&case)
                     .is_some_and(|variant| variant.definition.extras.deterministic),
             };
-            let record = assess::assess(circumstances, ended);
+            let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
             let record = self.seen_from_head(record, prepared.as_ref()).await;
             let unsuitable = unsuitable(&record);
             let shown_nothing = assess::beyond_a_sample(&record).or_else(|| without_truth(&record));

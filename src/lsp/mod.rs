@@ -15,6 +15,7 @@ mod actions;
 mod backend;
 mod capabilities;
 mod convert;
+mod dependents;
 mod diagnostics;
 mod event;
 mod file_state;

@@ -68,6 +68,35 @@ fn an_unchanged_save_runs_again_when_the_file_imports_the_users_own() {
     }
 }
 
+/// A verdict must not outlive the helper that it rests on.
+#[test]
+fn the_save_of_a_helper_checks_the_open_files_that_may_use_it() {
+    for (import, helper) in [
+        ("from my_helpers import tile", "my_helpers.py"),
+        ("from . import tiles", "tiles.py"),
+        ("import ops.tiles", "ops/tiles.py"),
+    ] {
+        let text = format!("{import}\n{COPY}");
+        let mut server = Server::start();
+        let uri = server.open("copy.py", &text);
+        server.save(&uri, Some(&text));
+        server.next_check().finish(passed_report());
+        server.lens_until(&uri, PASSED);
+        let helper = server.open(helper, "tile = 1\n");
+        server.save(&helper, Some("tile = 2\n"));
+        let again = server.next_check();
+        assert_eq!(&*again.request.text, text, "{import}");
+        again.finish(passed_report());
+        server.lens_until(&uri, PASSED);
+        // A relative import may reach anything below.
+        if !import.contains('.') {
+            let other = server.open("unrelated/other.py", "tile = 1\n");
+            server.save(&other, Some("tile = 2\n"));
+            assert_eq!(server.lens_titles(&uri), [PASSED], "{import}");
+        }
+    }
+}
+
 /// What says what is right stands in another file, and that one changed.
 #[test]
 fn an_unchanged_save_runs_again_when_the_description_changed() {

@@ -138,6 +138,60 @@ fn parameters_that_are_positional_and_outputs_of_both_kinds() {
     }
 }
 
+/// Memory of truth values holds nothing that only unwritten memory holds, so it is true once and false once.
+#[test]
+fn a_mask_of_which_only_one_value_is_written() {
+    let Some(python) = python_or_skip("a_mask_of_which_only_one_value_is_written") else { return };
+    let sandbox = Sandbox::new(python);
+    let positive = "\
+@triton.jit
+def _positive(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + at, value > 0, mask=at < n)
+
+
+# warpsmith: ref=truth x=f16|f32[M,N] M=1,13 N=255
+def positive(x):
+    y = torch.empty(x.shape, dtype=torch.bool, device=x.device)
+    _positive[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+def truth(x):
+    return x > 0
+";
+    assert_ends(&judged(&sandbox, "both", positive, "smoke,determinism"), "passed", "");
+    for (name, written) in [("only_true", "value > 0"), ("only_false", "value <= 0")] {
+        let text = replaced(positive, "mask=at < n)\n\n\n#", &format!("mask=(at < n) & ({written}))\n\n\n#"));
+        let checked = judged(&sandbox, name, &text, "smoke,determinism");
+        assert_eq!(checked.verdict(), "wrong", "{name}: {}", checked.describe());
+    }
+}
+
+/// Nobody said what the function returns, so a right one that returns more than the reference is not called wrong.
+#[test]
+fn a_function_that_returns_more_than_its_reference() {
+    let Some(python) = python_or_skip("a_function_that_returns_more_than_its_reference") else { return };
+    let sandbox = Sandbox::new(python);
+    let reference = "def truth(x):\n    return torch.nn.functional.silu(x)\n";
+    let right = format!("{SCALED_SILU}{reference}");
+    for (name, returned) in
+        [("more", "return y, None"), ("nothing", "pass"), ("other_dtype", "return y.double()")]
+    {
+        let text = replaced(&right, "return y\n", &format!("{returned}\n"));
+        assert_ends(&judged(&sandbox, name, &text, "smoke"), "could-not-run", "not-comparable");
+    }
+    let stated = replaced(&right, " M=1,13", " y=out:f16|f32[M,N] M=1,13");
+    for (name, returned, code) in [
+        ("more_stated", "return y, None", "wrong-outputs"),
+        ("dtype_stated", "return y.double()", "wrong-dtype"),
+    ] {
+        let text = replaced(&stated, "return y\n", &format!("{returned}\n"));
+        assert_ends(&judged(&sandbox, name, &text, "smoke"), "wrong", code);
+    }
+}
+
 /// What a reference rounds on its way is its own error, not the truth.
 #[test]
 fn a_reference_that_rounds_to_half_on_its_way() {

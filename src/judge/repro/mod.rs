@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::comparison::longest_sum;
 use super::inputs;
 use super::tolerance::{ErrorSources, tolerance};
 use super::{CaseRecord, Report, Stage, Verdict};
@@ -189,7 +190,7 @@ fn case(
     let prepared = inputs::prepare(definition, &record.case, String::new(), record.seed, true)
         .map_err(|error| error.to_string())?
         .request;
-    let reduction = definition.reduction_length(&record.case.axes).map_err(|error| error.to_string())?;
+    let reduction = longest_sum(definition, &record.case).map_err(|error| error.to_string())?;
     let limits = |dtype| {
         let sources = ErrorSources {
             case: record.case.dtype,

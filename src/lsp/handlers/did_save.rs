@@ -1,9 +1,12 @@
-use tower_lsp::ls_types::DidSaveTextDocumentParams;
+use tower_lsp::ls_types::{DidSaveTextDocumentParams, Uri};
 
+use crate::lsp::dependents::may_rest_on;
+use crate::lsp::file_state::FileState;
 use crate::lsp::global_state::GlobalState;
 use crate::lsp::runs::Cause;
 
-/// The saved text is judged. Where the client's text and ours differ, the client is right.
+/// The saved text is judged, and so are open files whose verdicts may rest on it. Where the client's text and ours
+/// differ, the client is right.
 pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParams) {
     let uri = params.text_document.uri;
     let Some(file) = state.files.get_mut(&uri) else {
@@ -24,5 +27,13 @@ pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParam
     }
     if let Err(refusal) = state.request_check(&uri, Cause::Save) {
         tracing::debug!(uri = uri.as_str(), %refusal, "no check on this save");
+    }
+    let Some(saved) = state.files.get(&uri).and_then(|file| file.path.clone()) else { return };
+    let rests_on_it = |(other, file): (&Uri, &FileState)| may_rest_on(file, &saved).then(|| other.clone());
+    let dependents: Vec<Uri> = state.files.iter().filter_map(rests_on_it).collect();
+    for other in dependents {
+        if let Err(refusal) = state.request_check(&other, Cause::Save) {
+            tracing::debug!(uri = other.as_str(), %refusal, "no check although a file that it may use was saved");
+        }
     }
 }

@@ -19,15 +19,23 @@ def fill_storage(tensor: torch.Tensor, *, other: bool = False) -> bool:
     """Poison the whole storage of a tensor, padding between its elements included.
 
     The `other` pattern is a large ordinary value: what depends on memory that nobody wrote then comes out
-    differently. False when the dtype has no poison pattern, or the tensor no memory.
+    differently. False when the dtype has no poison pattern, or the tensor no memory. Truth values have none: they
+    are all true, and false with `other`, so that one of the two shows which elements nobody wrote.
     """
     element = BY_TORCH.get(tensor.dtype)
-    if element is None or element.poison is None or tensor.numel() == 0:
+    if element is None or tensor.numel() == 0:
+        return False
+    if element.poison is None:
+        _fill_truth(tensor, not other)
         return False
     # A tensor of its own over the storage: no autograd, no version counter, no views to mind.
     whole = torch.empty(0, dtype=element.bits).set_(tensor.untyped_storage())
     whole.fill_(_OTHER[element.name] if other else element.poison)
     return True
+
+
+def _fill_truth(tensor: torch.Tensor, value: bool) -> None:
+    torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()).fill_(int(value))
 
 
 def mask(bits: torch.Tensor, element: ElementType) -> torch.Tensor | None:
