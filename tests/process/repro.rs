@@ -67,6 +67,29 @@ fn assert_repro(test: &str, text: &str, dtype: &str, mend: &[(&str, &str)]) {
     assert_eq!(status, Some(0), "{output}");
 }
 
+/// What keeps a repro from running is not the bug.
+#[test]
+fn a_repro_that_cannot_be_run_says_so() {
+    let Some(python) = python_or_skip("a_repro_that_cannot_be_run_says_so") else { return };
+    let sandbox = Sandbox::new(python);
+    let file = sandbox.write("kernel.py", OWN_REFERENCE);
+    let script = file.with_file_name("repro.py");
+    let arguments = ["repro", file.to_str().expect("UTF-8"), "-o", script.to_str().expect("UTF-8")];
+    assert_eq!(sandbox.run(&arguments).status.code(), Some(0));
+    let mended = replaced(OWN_REFERENCE, &[(" + 0.25", "")]);
+    for (name, broken) in [
+        ("neighbour", format!("from .utils import grid\n{mended}")),
+        ("missing", format!("import nothing_of_this_name\n{mended}")),
+        ("raises", mended.replace("    y = torch.empty_like(x)\n", "    raise ValueError('not here')\n")),
+        ("reference", mended.replace("return tensor * factor", "raise ValueError('not today')")),
+    ] {
+        let broken = sandbox.write(&format!("{name}.py"), &broken);
+        let (status, output) = run(&sandbox, &script, &[&broken]);
+        assert_eq!(status, Some(2), "{name}: {output}");
+        assert!(output.contains("says nothing of the bug"), "{name}: {output}");
+    }
+}
+
 fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");

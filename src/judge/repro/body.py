@@ -19,6 +19,38 @@ if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
+class CannotRun(Exception):
+    """It says nothing of the bug."""
+
+
+def trying(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What the function returns; CannotRun when it raises."""
+    try:
+        return function(*args)
+    except Exception as error:
+        raise CannotRun(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def judging(raised_before: bool, function: Callable[[], Any]) -> Any:
+    """What the judged function returns. An exception is the bug only where the bug was one."""
+    try:
+        return function()
+    except Exception as error:
+        if not raised_before:
+            raise CannotRun(f"the kernel raised here: {type(error).__name__}: {error}") from error
+        print(f"the kernel raised {type(error).__name__}: {error}")
+        raise SystemExit(1) from error
+
+
+def status_of(function: Callable[[], int]) -> int:
+    """1 while the bug is there, 0 when it is not, 2 when that cannot be said here."""
+    try:
+        return function()
+    except CannotRun as error:
+        print(f"cannot be run here, so this says nothing of the bug: {error}")
+        return 2
+
+
 def philox(seed: int, stream: int, blocks: int) -> list[Any]:
     """Four arrays of 32-bit words: Philox 4x32-10 (Salmon and others, SC 2011), block by block."""
     index = np.arange(blocks, dtype=np.uint64)
@@ -223,15 +255,17 @@ def problem_of(
 
 
 def main(kernel: str, reference: str | None, case: dict[str, Any]) -> int:
-    """Runs the case: 1 while the bug is there, 0 when it is not."""
+    """Runs the case; see `status_of`."""
     if len(sys.argv) > 1:
         with open(sys.argv[1], encoding="utf-8") as file:
             kernel = file.read()
     # Memory that nobody wrote reads as NaN, so that what is left out shows.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
-    module = loaded(kernel, case["file"], case["folder"])
-    truth = module if reference is None else loaded(reference, case["reference_file"], case["folder"])
+    module = trying("importing the kernel's file", loaded, kernel, case["file"], case["folder"])
+    truth = module
+    if reference is not None:
+        truth = trying("the reference", loaded, reference, case["reference_file"], case["folder"])
     function = getattr(truth, case["reference"])
     inputs = made_inputs(case)
 
@@ -240,7 +274,7 @@ def main(kernel: str, reference: str | None, case: dict[str, Any]) -> int:
             return flat(function(*[values[name] for name in case["order"]]))
         return flat(function(**for_reference(function, case["order"], values)))
 
-    exact, rounded = expected_values(right, inputs)
+    exact, rounded = trying("the reference", expected_values, right, inputs)
     for at, spec in enumerate(case["outputs"][: len(rounded)]):
         rounded[at] = rounded[at].to(getattr(torch, spec["dtype"]))
     before = copied(inputs, torch.Tensor.clone)
@@ -248,7 +282,8 @@ def main(kernel: str, reference: str | None, case: dict[str, Any]) -> int:
     written = [item["output"] for item in case["arguments"] if "output" in item]
     for spec in case["outputs"] if written else []:
         passed[spec["name"]] = torch.empty(spec["shape"], dtype=getattr(torch, spec["dtype"]), device=DEVICE)
-    returned = called(getattr(module, case["entry"]), case["arguments"], passed)
+    entry = getattr(module, case["entry"])
+    returned = judging(case["raised"], lambda: called(entry, case["arguments"], passed))
     got = returned
     if written:
         places = [spec["name"] for spec in case["outputs"]]

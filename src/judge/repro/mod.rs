@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::comparison::longest_sum;
 use super::inputs;
 use super::tolerance::{ErrorSources, tolerance};
-use super::{CaseRecord, Report, Stage, Verdict};
+use super::{CaseRecord, Code, Report, Stage, Verdict};
 use crate::oracle::{
     self, Described, ForeignFile, HeadReference, Mapping, Oracle, OracleLabel, OracleMiss, Reference, Variant,
 };
@@ -113,7 +113,7 @@ pub fn script(
     let (reference, name) = reference(&oracle, variant)?;
     let case = case(path, &oracle, variant, record, &name).map_err(unusable)?;
     Ok(format!(
-        "{}\n\n{}\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(KERNEL, REFERENCE, CASE))\n",
+        "{}\n\n{}\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(status_of(lambda: main(KERNEL, REFERENCE, CASE)))\n",
         literal(&heading(path, record)),
         docless(BODY),
         literal(text),
@@ -146,12 +146,18 @@ fn heading(path: &Path, record: &CaseRecord) -> String {
         record.findings.iter().map(|finding| finding.message.replace('\n', " ")).collect();
     format!(
         "{}: {} {}\n\nwarpsmith found: {}\n\nRun it with a Python that has torch and triton: it ends with status 1 while \
-         the bug is there. It judges the text below, or the file that is given as an argument.\n",
+         the bug is there and with 2 when it cannot be run. It judges the text below, or the file that is given as an argument.\n",
         path.display(),
         record.case.stage,
         record.case.label(),
         if found.is_empty() { "nothing".to_owned() } else { found.join("\n\n") },
     )
+}
+
+/// Whether the bug was that the function raised.
+fn raised(record: &CaseRecord) -> bool {
+    let codes = [Code::Raised, Code::CompileError, Code::DeviceAssert];
+    record.findings.iter().any(|finding| codes.contains(&finding.code))
 }
 
 /// The code of one of our Python files.
@@ -237,6 +243,7 @@ fn case(
         "file": name,
         "folder": folder,
         "entry": oracle.entry,
+        "raised": raised(record),
         "seed": prepared.seed,
         "inputs": prepared.inputs,
         "outputs": prepared.outputs,

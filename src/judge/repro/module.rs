@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{BODY, ReproError, docless, heading, literal, python};
+use super::{BODY, ReproError, docless, heading, literal, python, raised};
 use crate::judge::tolerance::{ErrorSources, tolerance};
 use crate::judge::{CaseRecord, RANDOM_AFFINE_PROFILE, module};
 use crate::oracle::{ModuleReference, Oracle};
@@ -38,6 +38,7 @@ pub(super) fn script(
         "folder": path.parent().map(|folder| folder.display().to_string()).unwrap_or_default(),
         "entry": oracle.entry,
         "class": reference.class,
+        "raised": raised(record),
         // In one file with the kernel it is loaded a second time.
         "reference_file": format!("reference_{}", file_name(&reference.path)),
         "eval": reference.eval,
@@ -49,7 +50,7 @@ pub(super) fn script(
     });
     let judged = if reference.is_same_file { size.text.as_str() } else { text };
     Ok(format!(
-        "{}\n\nimport random\n{}\n\n\n{}\n\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(main_of_class(KERNEL, REFERENCE, CASE))\n",
+        "{}\n\nimport random\n{}\n\n\n{}\n\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(status_of(lambda: main_of_class(KERNEL, REFERENCE, CASE)))\n",
         literal(&heading(path, record)),
         docless(BODY),
         MODULE_BODY.split_once(DIVIDER).map_or(MODULE_BODY, |(_, body)| body).trim(),

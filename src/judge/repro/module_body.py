@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from body import DEVICE, HAS_GPU, Float32AsFloat64, flat, loaded, problem_of
+from body import DEVICE, HAS_GPU, NarrowAsFloat64, flat, judging, loaded, problem_of, trying
 
 # What stands above is in the other part already.
 
@@ -66,7 +66,7 @@ def right(
     ]
     torch.set_default_dtype(torch.float64)
     try:
-        with Float32AsFloat64(), torch.no_grad():
+        with NarrowAsFloat64(), torch.no_grad():
             return flat(module(*widened)), state
     finally:
         torch.set_default_dtype(torch.float32)
@@ -87,26 +87,26 @@ def limits_of(dtype: torch.dtype, terms: int, case: dict[str, Any]) -> dict[str,
 
 
 def main_of_class(kernel: str, reference: str, case: dict[str, Any]) -> int:
-    """Runs the case: 1 while the bug is there, 0 when it is not."""
+    """Runs the case; see `status_of`."""
     if len(sys.argv) > 1:
         with open(sys.argv[1], encoding="utf-8") as file:
             kernel = file.read()
-    truth = loaded(reference, case["reference_file"], case["folder"])
+    truth = trying("the reference", loaded, reference, case["reference_file"], case["folder"])
     seeded(case["inputs_seed"])
     inputs = list(truth.get_inputs())
     model = getattr(truth, case["class"])
-    exact, _ = right(model, truth, inputs, case, wide=True)
-    rounded, state = right(model, truth, inputs, case, wide=False)
+    exact, _ = trying("the reference", lambda: right(model, truth, inputs, case, wide=True))
+    rounded, state = trying("the reference", lambda: right(model, truth, inputs, case, wide=False))
     # Memory that nobody wrote reads as NaN, so that what is left out shows.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
-    module = loaded(kernel, case["file"], case["folder"])
+    module = trying("importing the kernel's file", loaded, kernel, case["file"], case["folder"])
     judged = made(getattr(module, case["entry"]), truth, case).to(DEVICE)
     share(judged, state)
     passed = [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in inputs]
     before = [value.clone() if isinstance(value, torch.Tensor) else value for value in passed]
     with torch.no_grad():
-        got = flat(judged(*passed))
+        got = judging(case["raised"], lambda: flat(judged(*passed)))
     where = "GPU" if HAS_GPU else "Triton's interpreter"
     print(f"{case['label']} (on {where})")
     if len(got) != len(exact):

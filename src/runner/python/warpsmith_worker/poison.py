@@ -19,8 +19,8 @@ def fill_storage(tensor: torch.Tensor, *, other: bool = False) -> bool:
     """Poison the whole storage of a tensor, padding between its elements included.
 
     The `other` pattern is a large ordinary value: what depends on memory that nobody wrote then comes out
-    differently. False when the dtype has no poison pattern, or the tensor no memory. Truth values have none: they
-    are all true, and false with `other`, so that one of the two shows which elements nobody wrote.
+    differently. False when the dtype has no poison pattern, or the tensor no memory. Truth values have none:
+    they are all true, and false with `other`, so that one of the two shows which elements nobody wrote.
     """
     element = BY_TORCH.get(tensor.dtype)
     if element is None or tensor.numel() == 0:
