@@ -194,7 +194,8 @@ fn the_data_set_is_found_by_its_variable() {
         serde_json::from_str(stdout.lines().last().unwrap_or_default()).expect("a summary")
     };
     let found = check("data");
-    assert_eq!((&found["verdict"], &found["cases"]["passed"]), (&json!("passed"), &json!(2)), "{found}");
+    assert_eq!((&found["verdict"], &found["cases"]["wrong"]), (&json!("passed"), &json!(0)), "{found}");
+    assert!(found.to_string().contains("workloads/scale/scale_w72.jsonl"), "{found}");
     let missing = check("elsewhere");
     assert_eq!(missing["findings"][0]["code"], "bad-description", "{missing}");
     assert!(missing.to_string().contains("FIB_DATASET_PATH"), "{missing}");
