@@ -166,13 +166,16 @@ pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
     }
 }
 
+/// What a function raises that declines its arguments.
+pub(super) const DELIBERATE: [&str; 4] =
+    ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
+
 /// The longest row that kernels with one block a row commonly take; they say so for a longer one.
 const ONE_BLOCK_LENGTH: u64 = 65_536;
 
 /// Whether the user's code declined a very long axis before it launched anything. That is a limit of the
 /// kernel and stated, so it is no error; on any other shape an exception is one.
 fn is_refused(case: &Case, raised: &Raised) -> bool {
-    const DELIBERATE: [&str; 4] = ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
     let is_extreme = case.axes.values().any(|&length| length > ONE_BLOCK_LENGTH);
     let is_deliberate = raised.code == "raised" && DELIBERATE.contains(&raised.exception.as_str());
     is_extreme && is_deliberate && raised.launches.is_empty() && raised.place.is_some()
@@ -339,6 +342,15 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
     }
     if errors.violations > 0 {
         return Some(mismatch(case, launches, errors));
+    }
+    if errors.undecided > 0 {
+        let message = format!(
+            "{} of {} elements of `{name}` depend on the order of equal values, which nobody promises, and hold none of \
+             the values that the orders tried give: nobody knows whether they are right; return the values instead of \
+             their places",
+            errors.undecided, errors.elements,
+        );
+        return Some(Finding::plain(Code::ReferenceFailed, message));
     }
     // A sampled case that compared nothing has shown nothing.
     (errors.elements > 0 && errors.elements_compared == 0).then(|| {

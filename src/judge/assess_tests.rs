@@ -411,6 +411,16 @@ fn values_that_the_reference_does_not_define_are_not_judged() {
     assert_eq!(codes(&judge_on(&stability, &[out()], unwritten)), [Code::Unwritten]);
 }
 
+#[test]
+fn places_that_nobody_can_decide_are_neither_right_nor_wrong() {
+    let record = judge(ended(json!({}), json!({"undecided": 2, "elements_compared": 30})));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::ReferenceFailed]));
+    let all = judge(ended(json!({}), json!({"undecided": 32, "elements_compared": 0})));
+    assert_eq!((all.verdict, codes(&all)), (Verdict::CouldNotRun, vec![Code::ReferenceFailed]));
+    let wrong = judge(ended(json!({}), json!({"undecided": 2, "violations": 1})));
+    assert_eq!((wrong.verdict, codes(&wrong)), (Verdict::Wrong, vec![Code::Mismatch]));
+}
+
 /// Kernels with one block a row say that they take no longer one; that is no error. Any other exception is.
 #[test]
 fn a_stated_limit_on_a_very_long_axis_is_not_wrong() {

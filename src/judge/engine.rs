@@ -17,7 +17,8 @@ use super::load::module_role;
 use super::module::{self, ModuleRun};
 use super::packed::{self, Packed};
 use super::run::{CheckRun, Source};
-use super::{Code, Finding, NotRun, Report, head, stages};
+use super::verdict::hashes_of;
+use super::{Code, Finding, NotRun, Provenance, Report, head, stages};
 use crate::oracle::{
     self, Described, Draft, ForeignFile, Head, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
 };
@@ -138,6 +139,13 @@ impl Engine {
             }
             None => self.describe(request, &model).await,
         };
+        // At once: nothing of the user's has run that could change them.
+        let hashes: Vec<_> = described
+            .iter()
+            .map(|one| {
+                one.oracle.as_ref().map(|oracle| hashes_of(oracle.files_besides())).unwrap_or_default()
+            })
+            .collect();
         let ready = if described.iter().any(|one| one.oracle.is_ok()) {
             match self.prepare(Preparing { request, packed, model: &model, began, events }, &mut report).await
             {
@@ -149,14 +157,15 @@ impl Engine {
         };
         let mut judged = Vec::new();
         let several = described.len() > 1;
-        for Described { entry, oracle } in described {
+        for (Described { entry, oracle }, described_by) in described.into_iter().zip(hashes) {
             if several {
                 let _ = events.send(CheckEvent::Function { entry: entry.clone() });
             }
             let function = entry.as_deref().and_then(|name| model.function(name));
             let kernels = function.map(|function| function.launches.as_slice()).unwrap_or_default();
             let kernels = kernels.iter().map(|kernel| kernel.bare_name().to_owned()).collect();
-            let part = Report { entry, kernels, ..report.clone() };
+            let provenance = Provenance { described_by, ..report.provenance.clone() };
+            let part = Report { entry, kernels, provenance, ..report.clone() };
             let part = match (&oracle, &ready) {
                 (Err(miss), _) => part.ended_by(missing_oracle(request, &model, miss)),
                 (Ok(oracle), Some(ready)) => {
@@ -223,7 +232,6 @@ impl Engine {
     async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
         let Judging { request, packed, oracle, ready, began, events, cancel } = judging;
         report.oracle = Some(oracle.label.clone());
-        report.provenance.is_described_by(oracle.files_besides());
         if cancel.is_cancelled() {
             return report.ended_by(Finding::plain(Code::Cancelled, "cancelled before it began"));
         }

@@ -6,16 +6,17 @@
 use tokio::sync::Mutex;
 
 use super::assess;
+use super::head::AtHeadByCase;
 use super::inputs::Prepared;
 use super::load::{IMPORT_WALL_S, open_request};
 use super::run::{CASE_WALL_S, CheckRun, Source, fresh_name, read};
-use super::{Code, Finding};
+use super::{Code, Finding, Verdict};
 use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
     Argument, ArgumentSource, Autotune, CaseId, CaseMade, Change, Derive, ForeignTruth, InterpreterOptions,
     Launch, ModuleRole, Opened, Outcome, OutputSpec, Parameter, Prepare, Problem, ProgramOrder, Ran, Request,
-    Run, RunnerId,
+    Run, RunnerId, WorkerFinding,
 };
 use crate::spec::{Dtype, TensorSpec};
 
@@ -47,6 +48,8 @@ pub(super) struct ForeignRun {
     is_text: bool,
     module: Option<ModuleRole>,
     process: Mutex<Process>,
+    /// Of a version at HEAD: what it did on the cases that were compared and not judged yet.
+    pub(super) at_head: AtHeadByCase,
 }
 
 #[derive(Default)]
@@ -67,7 +70,8 @@ pub(super) struct OpenedReference {
 impl ForeignRun {
     pub(super) fn new(source: Source, function: String, is_text: bool) -> Self {
         let told = format!("the reference `{function}`");
-        Self { source, function, told, is_text, module: None, process: Mutex::default() }
+        let (process, at_head) = (Mutex::default(), AtHeadByCase::default());
+        Self { source, function, told, is_text, module: None, process, at_head }
     }
 
     /// The version of the judged function itself at HEAD.
@@ -91,6 +95,12 @@ impl ForeignRun {
             message.push_str(&format!(" (line {} of its source)", line.line));
         }
         Finding { code: Code::ReferenceFailed, message, kernel: None, place, ..raised }
+    }
+
+    /// The end of its process. That of a check that was cancelled is no failure.
+    fn ended(&self, told: &Finding, what: &str) -> Finding {
+        let code = if told.code == Code::Cancelled { told.code } else { Code::ReferenceFailed };
+        Finding { code, ..self.failed(&format!("{what}: {}", told.message)) }
     }
 
     pub(super) fn failed(&self, what: &str) -> Finding {
@@ -157,7 +167,7 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Died(died)) => {
                 process.deaths += 1;
                 let told = assess::died_at_import_finding(&died, IMPORT_WALL_S);
-                foreign.failed(&format!("cannot be loaded: {}", told.message))
+                foreign.ended(&told, "cannot be loaded")
             }
             Ok(Outcome::Failed { message, .. }) => Finding::plain(Code::JudgeFailed, message),
             Err(error) => Finding::plain(Code::JudgeFailed, error.to_string()),
@@ -227,7 +237,7 @@ impl<W: Worker> CheckRun<'_, W> {
         Ok(Some(truth))
     }
 
-    /// The case that the reference ran on, with its values in the outputs.
+    /// The case that the reference ran on without a fault, with its values in the outputs.
     pub(super) async fn run_changed(
         &self,
         foreign: &ForeignRun,
@@ -236,6 +246,29 @@ impl<W: Worker> CheckRun<'_, W> {
         draw: u32,
         judged: &[Launch],
     ) -> Result<Option<CaseId>, Finding> {
+        let Some((case, ran)) = self.run_derived(foreign, prepared, change, draw).await? else {
+            return Ok(None);
+        };
+        let checked = check_launches(judged, &ran)
+            .and_then(|()| check_faults(&ran))
+            .and_then(|()| check_form(&prepared.request.outputs, &ran, change));
+        match checked {
+            Ok(()) => Ok(Some(case)),
+            Err(problem) => {
+                self.release_case(case).await;
+                Err(foreign.failed(&problem))
+            }
+        }
+    }
+
+    /// The case that the reference ran on, and how it went. `None` where the inputs cannot be so changed.
+    pub(super) async fn run_derived(
+        &self,
+        foreign: &ForeignRun,
+        prepared: &Prepared,
+        change: Change,
+        draw: u32,
+    ) -> Result<Option<(CaseId, Ran)>, Finding> {
         let request = &prepared.request;
         let (case, of, outputs) = (fresh_name("k"), request.case.clone(), request.outputs.clone());
         let derive = Derive { case: case.clone(), of, change, draw, outputs };
@@ -251,17 +284,13 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(arguments) => self.run_reference(foreign, &case, arguments, change != Change::Same).await,
             Err(finding) => Err(finding),
         };
-        let problem = match ran {
-            Ok(ran) => {
-                match check_launches(judged, &ran).and_then(|()| check_form(&request.outputs, &ran, change)) {
-                    Ok(()) => return Ok(Some(case)),
-                    Err(problem) => foreign.failed(&problem),
-                }
+        match ran {
+            Ok(ran) => Ok(Some((case, ran))),
+            Err(finding) => {
+                self.release_case(case).await;
+                Err(finding)
             }
-            Err(finding) => finding,
-        };
-        self.release_case(case).await;
-        Err(problem)
+        }
     }
 
     pub(super) async fn make_case(&self, request: Request) -> Result<CaseMade, Finding> {
@@ -332,8 +361,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 process.opened = None;
                 process.deaths += 1;
                 let told = assess::died_finding(&died, CASE_WALL_S);
-                let code = if told.code == Code::Cancelled { told.code } else { Code::ReferenceFailed };
-                Err(Finding { code, ..foreign.failed(&format!("failed: {}", told.message)) })
+                Err(foreign.ended(&told, "failed"))
             }
             Ok(Outcome::Failed { code, message }) => Err(Finding::plain(
                 Code::JudgeFailed,
@@ -385,9 +413,27 @@ fn check_launches(judged: &[Launch], ran: &Ran) -> Result<(), String> {
     }
 }
 
+/// A reference with a kernel of its own that reads past an end, races or the like gives values by chance.
+fn check_faults(ran: &Ran) -> Result<(), String> {
+    if let Some(unsupported) = &ran.unsupported {
+        return Err(format!("cannot be run here: {}", unsupported.message));
+    }
+    let is_fault = |found: &&WorkerFinding| assess::worker_code(found.kind).verdict() == Verdict::Wrong;
+    match ran.findings.iter().find(is_fault) {
+        None => Ok(()),
+        Some(found) => Err(format!(
+            "has `{}` itself, so it cannot say what is right: {} ({}:{})",
+            assess::worker_code(found.kind).name(),
+            found.message,
+            found.place.file,
+            found.place.line
+        )),
+    }
+}
+
 /// What keeps a reference's values from being those of the case: they must be what it says; in float64, any
 /// float.
-fn check_form(expected: &[OutputSpec], ran: &Ran, change: Change) -> Result<(), String> {
+pub(super) fn check_form(expected: &[OutputSpec], ran: &Ran, change: Change) -> Result<(), String> {
     if ran.outputs.len() != expected.len() {
         return Err(format!("returns {} values, the case has {}", ran.outputs.len(), expected.len()));
     }
@@ -440,3 +486,7 @@ fn arguments(variant: &Variant, parameters: &[Parameter]) -> Result<Vec<Argument
     }
     Ok(arguments)
 }
+
+#[cfg(test)]
+#[path = "foreign_tests.rs"]
+mod tests;

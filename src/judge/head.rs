@@ -3,32 +3,53 @@
 //! It says what was. So the same values are no proof, other values are a difference and no more, and where HEAD's
 //! version itself goes wrong it decides nothing. On inputs that nobody gave, only HEAD's clean run shows that they suit.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::assess::DELIBERATE;
 use super::case::Coverage;
-use super::foreign::ForeignRun;
+use super::foreign::{ForeignRun, check_form};
 use super::inputs::Prepared;
-use super::run::{CheckRun, fresh_name};
+use super::run::CheckRun;
 use super::stages::Plan;
 use super::{CaseRecord, Code, Finding, NotRun, Stage, Verdict};
 use crate::oracle::HeadReference;
 use crate::runner::Worker;
-use crate::runner::protocol::{Change, Derive, ForeignTruth, Number, Ran, Request};
+use crate::runner::protocol::{CaseId, Change, ForeignTruth, Number, Ran};
 
 /// Codes that say no more than that values or their form are others.
 const DIFFERENCES: [Code; 6] =
     [Code::Mismatch, Code::Tf32, Code::NonFinite, Code::WrongShape, Code::WrongDtype, Code::WrongOutputs];
 const REMEDY: &str =
     "; say what they are in a comment above the function, such as `# warpsmith: x=f16[M,N] M=1,127 N=1000`";
-/// What a function raises that declines its arguments.
-const DELIBERATE: [&str; 4] = ["ValueError", "NotImplementedError", "AssertionError", "RuntimeError"];
 
 /// What HEAD's version did on the inputs of a case.
 #[derive(Clone, Debug, PartialEq)]
-enum AtHead {
+pub(super) enum AtHead {
     Clean,
     /// Codes of what the interpreter found.
     Faulty(Vec<Code>),
     /// It did not come to an end.
     Failed(String),
+}
+
+/// The worst that HEAD's version did on the inputs of each case that was compared.
+#[derive(Default)]
+pub(super) struct AtHeadByCase(Mutex<BTreeMap<CaseId, AtHead>>);
+
+impl AtHeadByCase {
+    fn note(&self, case: &CaseId, at_head: AtHead) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.entry(case.clone()).or_insert(AtHead::Clean);
+        if *known == AtHead::Clean {
+            *known = at_head;
+        }
+    }
+
+    fn take(&self, case: &CaseId) -> AtHead {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(case).unwrap_or(AtHead::Clean)
+    }
 }
 
 /// HEAD's version runs every program, so only cases that do are compared; and on ill-conditioned values nobody knows
@@ -72,8 +93,13 @@ impl<W: Worker> CheckRun<'_, W> {
         head: &ForeignRun,
         prepared: &Prepared,
     ) -> Result<ForeignTruth, Finding> {
-        let case = self.run_changed(head, prepared, Change::Same, 0, &[]).await?;
-        let case = case.ok_or_else(|| head.failed("could not be run"))?;
+        let ran = self.run_derived(head, prepared, Change::Same, 0).await?;
+        let (case, ran) = ran.ok_or_else(|| head.failed("could not be run"))?;
+        if let Err(problem) = check_form(&prepared.request.outputs, &ran, Change::Same) {
+            self.release_case(case).await;
+            return Err(head.failed(&problem));
+        }
+        head.at_head.note(&prepared.request.case, faults(&ran));
         Ok(ForeignTruth {
             float64: case.clone(),
             in_dtype: case,
@@ -95,34 +121,58 @@ impl<W: Worker> CheckRun<'_, W> {
             // Nobody knows how far off HEAD's own values are.
             errors.reference_max_absolute_error = Number(f64::NAN);
         }
-        if record.verdict == Verdict::Passed
-            || record.findings.iter().any(|finding| finding.code == Code::Cancelled)
-        {
+        let compared = prepared.map(|prepared| foreign.at_head.take(&prepared.request.case));
+        if record.findings.iter().any(|finding| finding.code == Code::Cancelled) {
             return record;
         }
-        let at_head = match prepared {
-            Some(prepared) => self.head_on(foreign, prepared).await,
-            None => AtHead::Clean,
+        let at_head = match (compared, prepared) {
+            (Some(AtHead::Clean), Some(prepared)) if record.verdict != Verdict::Passed => {
+                match self.head_on(foreign, prepared, is_different(&record)).await {
+                    Ok(at_head) => at_head,
+                    Err(finding) if finding.code == Code::Cancelled => {
+                        record.findings = vec![finding];
+                        record.verdict = Verdict::CouldNotRun;
+                        return record;
+                    }
+                    Err(finding) => AtHead::Failed(finding.message),
+                }
+            }
+            (compared, _) => compared.unwrap_or(AtHead::Clean),
         };
         judged(record, &at_head, head)
     }
 
-    async fn head_on(&self, head: &ForeignRun, prepared: &Prepared) -> AtHead {
-        let (case, of) = (fresh_name("k"), prepared.request.case.clone());
-        let outputs = prepared.request.outputs.clone();
-        let derive = Derive { case: case.clone(), of, change: Change::Same, draw: 0, outputs };
-        let ran = match self.make_case(Request::Derive(derive)).await {
-            Ok(_) => match self.reference_arguments(head).await {
-                Ok(arguments) => self.run_reference(head, &case, arguments, false).await,
-                Err(finding) => Err(finding),
-            },
-            Err(finding) => Err(finding),
+    /// Runs HEAD's version on inputs on which something is wrong, and twice where it may be that it says something
+    /// else each time.
+    async fn head_on(&self, head: &ForeignRun, prepared: &Prepared, twice: bool) -> Result<AtHead, Finding> {
+        let ran = self.run_derived(head, prepared, Change::Same, 0).await?;
+        let (case, ran) = ran.ok_or_else(|| head.failed("could not be run"))?;
+        let found = match faults(&ran) {
+            AtHead::Clean if twice => self.repeated(head, &case).await,
+            found => Ok(found),
         };
         self.release_case(case).await;
-        match ran {
-            Ok(ran) => faults(&ran),
-            Err(finding) => AtHead::Failed(finding.message),
-        }
+        found
+    }
+
+    /// Runs HEAD's version once more on a case that it ran on.
+    async fn repeated(&self, head: &ForeignRun, case: &CaseId) -> Result<AtHead, Finding> {
+        let own_failure = |ended| Finding::plain(Code::JudgeFailed, format!("{ended:?}"));
+        self.repeat(case).await.map_err(own_failure)?;
+        let arguments = self.reference_arguments(head).await?;
+        let ran = self.run_reference(head, case, arguments, false).await?;
+        let repeated = self.repeat(case).await.map_err(own_failure)?;
+        Ok(match repeated.outputs.iter().find(|output| output.differing > 0) {
+            None => faults(&ran),
+            Some(output) => AtHead::Failed(
+                head.failed(&format!(
+                    "gives other values for `{}` when it is called again on the same inputs: it draws random numbers \
+                     or keeps something from call to call",
+                    output.name
+                ))
+                .message,
+            ),
+        })
     }
 }
 
@@ -142,13 +192,17 @@ fn faults(ran: &Ran) -> AtHead {
 
 /// The record of a case that did not pass, by what HEAD's version did on the same inputs.
 fn judged(mut record: CaseRecord, at_head: &AtHead, head: &HeadReference) -> CaseRecord {
+    if record.verdict == Verdict::Passed && *at_head == AtHead::Clean {
+        return record;
+    }
     let commit = &head.commit;
     let reference_failed = record.findings.iter().find(|finding| finding.code == Code::ReferenceFailed);
     let problem = match (at_head, reference_failed) {
         (AtHead::Failed(message), _) => Some(message.clone()),
         (_, Some(finding)) => Some(finding.message.clone()),
         (AtHead::Faulty(codes), None) => {
-            Some(format!("at HEAD {commit} it has {} on them as well", names(codes)))
+            let as_well = if record.verdict == Verdict::Passed { "" } else { " as well" };
+            Some(format!("at HEAD {commit} it has {} on them{as_well}", names(codes)))
         }
         (AtHead::Clean, None) => declined(&record)
             .map(|raised| format!("it declines them now, though not at HEAD {commit}: {raised}")),
@@ -158,26 +212,45 @@ fn judged(mut record: CaseRecord, at_head: &AtHead, head: &HeadReference) -> Cas
             let message = format!("the inputs that the code shows do not suit: {problem}{REMEDY}");
             record.findings = vec![Finding::plain(Code::InputsUnsuitable, message)];
         }
+        _ if record.verdict == Verdict::Passed => {
+            let why = decides_nothing(at_head, commit).unwrap_or_default();
+            record.findings.insert(0, Finding::plain(Code::ReferenceFailed, why));
+        }
         _ => record.findings = told(&record, at_head, commit),
     }
     record.verdict = record.findings.iter().map(|f| f.code.verdict()).max().unwrap_or(Verdict::Passed);
     record
 }
 
+/// Why HEAD's values say nothing on these inputs.
+fn decides_nothing(at_head: &AtHead, commit: &str) -> Option<String> {
+    match at_head {
+        AtHead::Clean => None,
+        AtHead::Faulty(codes) => Some(format!(
+            "at HEAD {commit} it has {} on these inputs, so what it gives there decides nothing",
+            names(codes)
+        )),
+        AtHead::Failed(message) => Some(format!("{message}; so HEAD decides nothing on these inputs")),
+    }
+}
+
+fn is_different(record: &CaseRecord) -> bool {
+    record.findings.iter().any(|finding| DIFFERENCES.contains(&finding.code))
+}
+
 /// The findings on inputs that suit, or that the user gave.
 fn told(record: &CaseRecord, at_head: &AtHead, commit: &str) -> Vec<Finding> {
+    let is_faulty = matches!(at_head, AtHead::Faulty(_));
     let mut findings = Vec::new();
     for finding in &record.findings {
         let is_difference = DIFFERENCES.contains(&finding.code);
         let told = match at_head {
             AtHead::Clean if is_difference => difference(record, finding, commit),
-            AtHead::Faulty(codes) if is_difference || finding.code == Code::AliasesInput => Finding::plain(
-                Code::ReferenceFailed,
-                format!(
-                    "at HEAD {commit} it has {} on these inputs, so what it gives there decides nothing",
-                    names(codes)
-                ),
-            ),
+            AtHead::Faulty(_) | AtHead::Failed(_)
+                if is_difference || (is_faulty && finding.code == Code::AliasesInput) =>
+            {
+                Finding::plain(Code::ReferenceFailed, decides_nothing(at_head, commit).unwrap_or_default())
+            }
             AtHead::Faulty(codes) if codes.contains(&finding.code) => Finding {
                 message: format!("{} (at HEAD {commit} as well)", finding.message),
                 ..finding.clone()

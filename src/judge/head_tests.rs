@@ -112,6 +112,35 @@ fn where_head_goes_wrong_it_decides_nothing() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
+/// Neither other values nor the same ones say anything where HEAD's version does.
+#[test]
+fn where_head_fails_nothing_is_a_difference_nor_a_proof() {
+    let faulty = AtHead::Faulty(vec![Code::OutOfBounds]);
+    let failed = AtHead::Failed("`f` at HEAD a1b2c3d: raised ValueError: no".to_owned());
+    for at_head in [&faulty, &failed] {
+        let weak = || Finding::plain(Code::WeakTolerance, "accepts zeros");
+        for findings in [vec![mismatch("values")], Vec::new(), vec![weak()]] {
+            let given = told(findings.clone(), at_head, false);
+            assert!(given.starts_with("could not run\n  reference-failed"), "{given}");
+            let inferred = told(findings, at_head, true);
+            assert!(inferred.starts_with("could not run\n  inputs-unsuitable"), "{inferred}");
+        }
+    }
+    let alias = vec![Finding::plain(Code::AliasesInput, "shares memory")];
+    assert!(told(alias, &failed, false).starts_with("wrong\n  aliases-input"));
+    assert!(told(Vec::new(), &AtHead::Clean, false).starts_with("passed"));
+}
+
+#[test]
+fn the_worst_at_head_is_kept_until_it_is_taken() {
+    let (noted, case) = (AtHeadByCase::default(), "k1".to_owned());
+    let faulty = AtHead::Faulty(vec![Code::Race]);
+    for at_head in [AtHead::Clean, faulty.clone(), AtHead::Clean] {
+        noted.note(&case, at_head);
+    }
+    assert_eq!([noted.take(&case), noted.take(&case)], [faulty, AtHead::Clean]);
+}
+
 /// A contract may have changed; an error in the code is one.
 #[test]
 fn inferred_inputs_that_are_declined_now_are_no_proof() {

@@ -74,6 +74,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 definition: definition.name.clone(),
                 reference: definition.reference.clone(),
                 reference_f64: definition.extras.reference_f64.clone(),
+                is_named: definition.extras.only_sizes,
                 wall_s: JUDGE_WALL_S,
             });
             match self.worker.request(request).await {

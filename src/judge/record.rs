@@ -60,6 +60,7 @@ fn errors_json(errors: &OutputErrors) -> Value {
         "unwritten": errors.unwritten,
         "non_finite_mismatches": errors.non_finite_mismatches,
         "undefined": errors.undefined,
+        "undecided": errors.undecided,
         "exact": errors.exact,
         "max_absolute_error": errors.max_absolute_error,
         "max_relative_error": errors.max_relative_error,

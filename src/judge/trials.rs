@@ -9,7 +9,7 @@ use super::philox::Draws;
 use super::run::{CASE_WALL_S, CheckRun, Manner, judge_ended, read};
 use super::{Case, Verdict, stages};
 use crate::runner::Worker;
-use crate::runner::protocol::{Autotune, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};
+use crate::runner::protocol::{Autotune, CaseId, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};
 
 /// Configurations of one kernel that are run; more would take longer than anyone waits.
 const MOST_CONFIGURATIONS: usize = 48;
@@ -107,7 +107,7 @@ impl<W: Worker> CheckRun<'_, W> {
         if !self.passes(case, prepared, &ended) {
             return ended;
         }
-        if let Err(ended) = self.repeat(prepared).await {
+        if let Err(ended) = self.repeat(&prepared.request.case).await {
             return ended;
         }
         let mut trials = self.trials(case, ran).into_iter();
@@ -190,7 +190,7 @@ impl<W: Worker> CheckRun<'_, W> {
             _ => self.run_case(candidate, case, prepared, manner).await,
         };
         let Ended::Ran { ran, .. } = ended else { return (ended, None) };
-        match self.repeat(prepared).await {
+        match self.repeat(&prepared.request.case).await {
             Ok(repeated) => (self.compare(case, prepared, ran).await, Some(repeated)),
             Err(ended) => (ended, None),
         }
@@ -204,7 +204,7 @@ impl<W: Worker> CheckRun<'_, W> {
             wall_s: CASE_WALL_S,
         });
         let ended = match self.cancellable(&candidate.runner, self.worker.request(request)).await {
-            Ok(Outcome::Done(_)) => match self.repeat(prepared).await {
+            Ok(Outcome::Done(_)) => match self.repeat(&prepared.request.case).await {
                 Ok(repeated) => return (Ended::Read, Some(repeated)),
                 Err(ended) => ended,
             },
@@ -230,8 +230,8 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// Bits against those of the first time.
-    async fn repeat(&self, prepared: &Prepared) -> Result<Repeated, Ended> {
-        let request = Request::Repeat { case: prepared.request.case.clone() };
+    pub(super) async fn repeat(&self, case: &CaseId) -> Result<Repeated, Ended> {
+        let request = Request::Repeat { case: case.clone() };
         match self.worker.request(request).await {
             Ok(Outcome::Done(value)) => read::<Repeated>(value).map_err(judge_ended),
             Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),

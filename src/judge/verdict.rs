@@ -345,11 +345,11 @@ impl Provenance {
         };
         self.described_by.iter().all(is_as_it_was)
     }
+}
 
-    pub(super) fn is_described_by<'a>(&mut self, files: impl IntoIterator<Item = &'a PathBuf>) {
-        let hashed = files.into_iter().map(|path| (path.clone(), hash_of(path).unwrap_or_default()));
-        self.described_by.extend(hashed);
-    }
+/// What [`Provenance::described_by`] holds of these files, as they are now.
+pub(super) fn hashes_of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> BTreeMap<PathBuf, String> {
+    files.into_iter().map(|path| (path.clone(), hash_of(path).unwrap_or_default())).collect()
 }
 
 fn hash_of(path: &Path) -> Option<String> {

@@ -84,6 +84,8 @@ pub struct Define {
     /// A float64 reference of its own; without it, `run` is called on float64 inputs under a mode that
     /// turns casts to float32 into casts to float64.
     pub reference_f64: Option<String>,
+    /// A user named it, so nobody has looked at how it rounds: in the case's dtypes it must be near its float64 values.
+    pub is_named: bool,
     /// Wall clock after which the judge runner is ended and started anew, in seconds.
     pub wall_s: f64,
 }
@@ -532,6 +534,9 @@ pub struct OutputErrors {
     /// Elements where the reference in the case's dtype is NaN or infinite and the float64 one is not the
     /// same (nor out of the dtype's range): the reference does not define them.
     pub undefined: u64,
+    /// Integers that roundings of the inputs change, and that hold none of the values so found: neither right nor wrong.
+    #[serde(default)]
+    pub undecided: u64,
     /// Nothing but equality was allowed: integers, or [`Compare::exact_if_agree`].
     pub exact: bool,
     /// Elements over the tolerance (non-finite mismatches not counted).

@@ -192,6 +192,74 @@ fn a_function_that_returns_more_than_its_reference() {
     }
 }
 
+/// The judge computes these itself; what draws random numbers is as little right there as in a file of one's own.
+#[test]
+fn a_function_of_torch_that_draws_random_numbers() {
+    let Some(python) = python_or_skip("a_function_of_torch_that_draws_random_numbers") else { return };
+    let sandbox = Sandbox::new(python);
+    let text = replaced(SCALED_SILU, "value * tl.sigmoid(1.00 * value)", "0.7 * value");
+    for (at, reference) in
+        ["torch.nn.functional.dropout", "torch.rand_like", "torch.nn.functional.rrelu training=True"]
+            .iter()
+            .enumerate()
+    {
+        let text = replaced(&text, "ref=truth", &format!("ref={reference}"));
+        let checked = judged(&sandbox, &format!("drawn_{at}"), &text, "smoke,sweep");
+        assert_eq!(checked.verdict(), "could-not-run", "{reference}: {}", checked.describe());
+    }
+    let dropout = replaced(&text, "ref=truth", "ref=torch.nn.functional.dropout");
+    assert_ends(&judged(&sandbox, "dropout", &dropout, "smoke"), "could-not-run", "reference-failed");
+}
+
+/// One place that is chance may be any that the reference gives on rounded inputs, and nothing else.
+#[test]
+fn a_single_place_that_is_chance() {
+    let Some(python) = python_or_skip("a_single_place_that_is_chance") else { return };
+    let sandbox = Sandbox::new(python);
+    for reference in ["torch.argmax dim=-1", "truth"] {
+        let text = replaced(ARGMAX, "REFERENCE", reference);
+        let text = replaced(&text, "x=f16|f32[M,N] M=33 N=3,500", "x=f16[M,N]:int(0,3) M=1 N=500");
+        let stored = "tl.argmax(values, axis=0, tie_break_left=False).to(tl.int64)";
+        for value in ["123456789", "tl.program_id(0)"] {
+            let text = replaced(&text, stored, value);
+            let checked = judged(&sandbox, "chance", &text, "smoke,sweep");
+            assert_ne!(checked.verdict(), "passed", "{value}: {}", checked.describe());
+        }
+        let right = judged(&sandbox, "right", &text, "smoke,sweep");
+        assert_ends(&right, "could-not-run", "reference-failed");
+        let decided = replaced(&replaced(&text, ":int(0,3)", ""), "N=500", "N=50");
+        let decided = replaced(&decided, "x=f16", "x=f32");
+        let right = judged(&sandbox, "decided", &decided, "smoke,sweep");
+        assert_ends(&right, "passed", "");
+        let wrong = judged(&sandbox, "decided_wrong", &replaced(&decided, stored, "123456789"), "smoke");
+        assert_ends(&wrong, "wrong", "mismatch");
+    }
+}
+
+/// What a faulty reference gives is chance, so it refutes no kernel.
+#[test]
+fn a_reference_whose_own_kernel_is_faulty() {
+    let Some(python) = python_or_skip("a_reference_whose_own_kernel_is_faulty") else { return };
+    let sandbox = Sandbox::new(python);
+    let own = SCALED_SILU.split("# warpsmith").next().unwrap_or_default().replace("_silu", "_own");
+    let call = "\
+def truth(x):
+    y = torch.empty_like(x)
+    _own[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+";
+    let right = format!("{SCALED_SILU}{own}{call}");
+    assert_ends(&judged(&sandbox, "sound", &right, "smoke"), "passed", "");
+    for (name, from, to) in [
+        ("bounds", "tl.load(x + at, mask=at < n, other=0.0)", "tl.load(x + at + 1)"),
+        ("bounds_but_right", "tl.load(x + at, mask=at < n, other=0.0)", "tl.load(x + at)"),
+        ("race", "tl.store(y + at, value", "tl.store(y + at * 0, value"),
+    ] {
+        let faulty = format!("{SCALED_SILU}{}{call}", replaced(&own, from, to));
+        assert_ends(&judged(&sandbox, name, &faulty, "smoke"), "could-not-run", "reference-failed");
+    }
+}
+
 /// What a reference rounds on its way is its own error, not the truth.
 #[test]
 fn a_reference_that_rounds_to_half_on_its_way() {

@@ -304,6 +304,42 @@ fn what_the_code_does_not_show_is_told_and_not_made_up() {
     }
 }
 
+/// A function that draws random numbers differs from itself, so it shows nothing about a change.
+#[test]
+fn a_function_that_draws_random_numbers() {
+    let Some(python) = python_or_skip("a_function_that_draws_random_numbers") else { return };
+    let repository = Repository::new(python);
+    let random = changed(SOFTMAX, "    return y", "    return y + torch.rand_like(y)");
+    let counts = changed(SOFTMAX, "def soft(x):", "CALLS = []\n\n\ndef soft(x):\n    CALLS.append(0)");
+    let counts = changed(&counts, "    return y", "    return y * len(CALLS)");
+    let given = |text: &str| changed(text, "def soft(x)", "# warpsmith: x=f32[M,N] M=2,7 N=30\ndef soft(x)");
+    for (before, stage) in
+        [(&random, "smoke"), (&random, "sweep"), (&counts, "smoke"), (&random, "determinism")]
+    {
+        let after = changed(before, "triton.next_power_of_2(n)", "2 * triton.next_power_of_2(n)");
+        let checked = repository.check(before, &after, &["--stage", stage]);
+        assert_ends(&checked, "could-not-run", &["inputs-unsuitable"]);
+        let checked = repository.check(&given(before), &given(&after), &["--stage", stage]);
+        assert_ends(&checked, "could-not-run", &["reference-failed"]);
+        assert!(message(&checked).contains("called again on the same inputs"), "{}", message(&checked));
+    }
+}
+
+/// The same values as a faulty version gives are no proof.
+#[test]
+fn what_a_faulty_head_agrees_with_has_not_passed() {
+    let Some(python) = python_or_skip("what_a_faulty_head_agrees_with_has_not_passed") else { return };
+    let repository = Repository::new(python);
+    let faulty =
+        changed(SOFTMAX, ", other=-float('inf'))", ", other=-float('inf')) + tl.load(x_ptr + row - 1) * 0");
+    let given = changed(SOFTMAX, "def soft(x)", "# warpsmith: x=f32[M,N] M=2,7 N=30\ndef soft(x)");
+    let checked = repository.check(&faulty, &given, &["--stage", "smoke"]);
+    assert_ends(&checked, "could-not-run", &["reference-failed"]);
+    assert!(message(&checked).contains("`out-of-bounds`"), "{}", message(&checked));
+    let checked = repository.check(&faulty, SOFTMAX, &["--stage", "smoke"]);
+    assert_ends(&checked, "could-not-run", &["inputs-unsuitable"]);
+}
+
 /// Helpers of the file come from HEAD's text, other files from the disk.
 #[test]
 fn head_is_the_whole_file_and_each_function_is_compared() {

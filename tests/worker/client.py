@@ -142,9 +142,15 @@ class Worker:
         return self.open_file(self.write(source), runner, **changes)
 
     def define(
-        self, name: str, reference: str, reference_f64: str | None = None, wall_s: float = JUDGE_WALL_S
+        self,
+        name: str,
+        reference: str,
+        reference_f64: str | None = None,
+        wall_s: float = JUDGE_WALL_S,
+        *,
+        is_named: bool = False,
     ) -> dict[str, Any]:
-        sources = {"reference": reference, "reference_f64": reference_f64}
+        sources = {"reference": reference, "reference_f64": reference_f64, "is_named": is_named}
         return self.ask("define", definition=name, **sources, wall_s=wall_s)
 
     def prepare(

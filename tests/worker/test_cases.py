@@ -165,6 +165,17 @@ class Verdicts(WorkerTest):
         first, second = self.compared(case, outputs=2)["outputs"]
         self.assertEqual((first["violations"], second["violations"]), (9, 297))
 
+    def test_a_named_reference_must_be_near_its_own_float64(self) -> None:
+        far_off = "def run(x):\n    return x if x.dtype == torch.float64 else x * -2"
+        for is_named in (False, True):
+            self.worker.define("far", f"import torch\n{far_off}", is_named=is_named)
+            case = self.worker.prepare("far", [tensor("x", [4, 33])], [output("y", [4, 33])])
+            self.ran("def kernel_fn(x):\n    return x + 0", case)
+            answer = self.worker.compare(case, 1)
+            self.assertEqual("failed" in answer, is_named, answer)
+            if is_named:
+                self.assertEqual(answer["failed"]["code"], "reference-failed")
+
     def test_zero_size_shapes(self) -> None:
         runner = self.opened("def kernel_fn(x):\n    return x * 2")
         for shape in ([0, 8], [8, 0], [0], [0, 0]):

@@ -6,9 +6,10 @@ from typing import Any
 from unittest import mock
 
 import torch
-from warpsmith_worker import compare, poison
+from warpsmith_worker import compare, integers, poison
 from warpsmith_worker.compare import Tolerance, Truth
 from warpsmith_worker.dtypes import by_name
+from warpsmith_worker.reference import ReferenceFailed
 
 NAN, INF = math.nan, math.inf
 EXACT = Tolerance(0, 0, 0, 0)
@@ -372,6 +373,39 @@ class Impostors(unittest.TestCase):
     def test_mean_ignores_what_the_dtype_cannot_hold(self) -> None:
         truth = Truth(torch.tensor([INF, NAN, 1e300, 2.0, 4.0], dtype=torch.float64), torch.zeros(5))
         self.assertEqual(compare.mean_value(truth, by_name("float32")), 3.0)
+
+
+class Undecided(unittest.TestCase):
+    """Integers that roundings of the inputs change."""
+
+    def measured(self, got: list[int], truth: Truth) -> tuple[int, int, int]:
+        found = compare.measure(torch.tensor(got), truth, by_name("int64"), EXACT, False)
+        return found["violations"], found["undecided"], found["elements_compared"]
+
+    def truth(self, expected: list[int], *perturbed: list[int]) -> Truth:
+        values = torch.tensor(expected)
+        return Truth(values, values.clone(), tuple(torch.tensor(draw) for draw in perturbed))
+
+    def test_only_values_that_a_draw_gave_are_right(self) -> None:
+        truth = self.truth([1, 5, 7, 9], [1, 6, 7, 9], [1, 8, 7, 9])
+        for value, found in ((5, (0, 0, 4)), (6, (0, 0, 4)), (8, (0, 0, 4)), (123456789, (0, 1, 3))):
+            self.assertEqual(self.measured([1, value, 7, 9], truth), found)
+        self.assertEqual(self.measured([2, 123456789, 7, 9], truth), (1, 1, 3))
+        self.assertEqual(self.measured([6, 6, 7, 9], truth), (1, 0, 4))
+        self.assertEqual(compare.count_violations(0, truth, by_name("int64"), EXACT), 4)
+
+    def test_one_element_may_be_one_of_two(self) -> None:
+        integers.check("y", self.truth([5], [6], [5]))
+        for chance in (
+            self.truth([5], [6], [7]),
+            self.truth([5, 5], [6, 6]),
+            self.truth([1, 2, 3], [2, 3, 3]),
+        ):
+            with self.assertRaisesRegex(ReferenceFailed, "order of equal values"):
+                integers.check("y", chance)
+        integers.check("y", self.truth([5, 5], [6, 5]))
+        integers.check("y", self.truth([], []))
+        integers.check("y", self.truth([1]))
 
 
 if __name__ == "__main__":

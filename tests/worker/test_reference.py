@@ -72,6 +72,18 @@ class Calls(unittest.TestCase):
         first, second = reference("return x.sum(), x[:1]").in_dtype([X])
         self.assertEqual((first.dim(), second.tolist()), (0, [1.0]))
 
+    def test_random_numbers_say_nothing(self) -> None:
+        for body in (
+            "return torch.nn.functional.dropout(x)",
+            "return x + 1e-9 * torch.randn_like(x)",
+            "return x[torch.randperm(3)]",
+        ):
+            for call in (reference(body).in_dtype, reference(body).in_float64):
+                with self.assertRaisesRegex(ReferenceFailed, "draws random numbers"):
+                    call([X])
+        (found,) = reference("return torch.nn.functional.dropout(x, training=False)").in_dtype([X])
+        self.assertTrue(torch.equal(found, X))
+
     def test_faults_are_told(self) -> None:
         with self.assertRaisesRegex(ReferenceFailed, "x.no_such_method"):
             reference("return x.no_such_method()").in_dtype([X])

@@ -7,8 +7,9 @@ Element `i` of row `r` may be off by
     + condition_factor · rms over draws of max_r |expected of perturbed inputs − expected|
 
 where rows are measured over the elements that are finite in the output's dtype. Integers and bools must be
-equal to the reference in float64 or in the case's dtypes, unless inputs that are off by a rounding give
-others. Floats must be equal when that is asked for and the reference is exact in its own dtype.
+equal to the reference in float64 or in the case's dtypes. Where inputs that are off by a rounding give
+others, those are right as well, and any other value is undecided: of equal values nobody tried every order.
+Floats must be equal when that is asked for and the reference is exact in its own dtype.
 
 Rows of fewer than 16 elements are measured together with their neighbours: so few values may all be close
 to zero by chance, and with them their root mean square and the reference's error.
@@ -60,6 +61,13 @@ class Truth:
             return None
         return torch.stack([values != self.expected for values in self.perturbed]).any(0)
 
+    def largest_choice(self) -> int:
+        """Most values that the roundings give for one element; 1 when nobody looked."""
+        if self.undecided() is None or not self.expected.numel():
+            return 1
+        ordered = torch.stack([self.expected, *self.perturbed]).flatten(1).sort(dim=0).values
+        return 1 + int((ordered[1:] != ordered[:-1]).sum(0).max())
+
 
 def measure(
     got: torch.Tensor,
@@ -91,7 +99,7 @@ def measure(
             unwritten = torch.zeros_like(judged.wrong)
         elif not element.poison_is_distinctive:
             # The pattern is a value like any other: where it is the right one, somebody wrote it.
-            unwritten &= judged.wrong | judged.non_finite
+            unwritten &= judged.wrong | judged.non_finite | judged.undecided
         found.add(tile, judged, values, unwritten)
         if element.is_float:
             of_reference = rows.judge(tile, rows.in_dtype[tile.slices].to(torch.float64))
@@ -126,7 +134,7 @@ def count_violations(
         else:
             values = rows.values_of(flat[tile.slices])
         judged = rows.judge(tile, values)
-        total += int((judged.wrong | judged.non_finite).sum())
+        total += int((judged.wrong | judged.non_finite | judged.undecided).sum())
     return total
 
 
@@ -182,6 +190,8 @@ class _Judged:
     wrong: torch.Tensor
     wrong_for_tf32: torch.Tensor
     non_finite: torch.Tensor
+    undecided: torch.Tensor
+    """Neither right nor wrong."""
 
 
 class _Rows:
@@ -294,11 +304,14 @@ class _Rows:
             # Where rounding decides (a maximum of close values, a quotient next to a half) the reference's
             # own dtype is as right as float64.
             wrong = (got != expected) & (got != self.in_dtype[tile.slices].to(torch.int64))
+            nothing = undecided = torch.zeros_like(wrong)
             if self.undecided is not None:
-                wrong &= ~self.undecided[tile.slices]
+                for values in self.perturbed:
+                    wrong &= got != values[tile.slices]
+                undecided = wrong & self.undecided[tile.slices]
+                wrong &= ~undecided
             error = torch.where(wrong, (got - expected).to(torch.float64).abs(), 0.0)
-            nothing = torch.zeros_like(wrong)
-            return _Judged(expected, torch.zeros_like(error), error, wrong, wrong, nothing)
+            return _Judged(expected, torch.zeros_like(error), error, wrong, wrong, nothing, undecided)
         allowed = self._allowed(tile, expected, self.tolerance.row_rms_factor)
         allowed_tf32 = self._allowed(tile, expected, self.tolerance.tf32_row_rms_factor)
         error = (got - expected).abs()
@@ -308,7 +321,8 @@ class _Rows:
         wrong_for_tf32 = both_finite & ~(error <= allowed_tf32)
         non_finite = ~both_finite & ~self._same_non_finite(expected, got, allowed)
         error = torch.where(both_finite, error, math.nan)
-        return _Judged(expected, allowed, error, wrong, wrong_for_tf32, non_finite)
+        nothing = torch.zeros_like(wrong)
+        return _Judged(expected, allowed, error, wrong, wrong_for_tf32, non_finite, nothing)
 
     def _allowed(self, tile: _Tile, expected: torch.Tensor, row_rms_factor: float) -> torch.Tensor:
         if self.is_exact:
@@ -362,6 +376,7 @@ class _Found:
         self.reference_error = 0.0
         self.expected_rms = 0.0
         self.compared = 0
+        self.undecided = 0
         self.unwritten = 0
         self.first_unwritten: int | None = None
         self.last_unwritten: int | None = None
@@ -376,8 +391,10 @@ class _Found:
         self.max_relative = 0.0
 
     def add(self, tile: _Tile, judged: _Judged, got: torch.Tensor, unwritten: torch.Tensor) -> None:
-        written = ~unwritten
         self._add_unwritten(tile, unwritten)
+        undecided = judged.undecided & ~unwritten
+        self.undecided += int(undecided.sum())
+        written = ~unwritten & ~undecided
         self.compared += int(written.sum())
         wrong = judged.wrong & written
         self.violations += int(wrong.sum())
@@ -440,6 +457,7 @@ class _Found:
             "last_unwritten": self._index(self.last_unwritten),
             "non_finite_mismatches": self.non_finite,
             "undefined": self.undefined,
+            "undecided": self.undecided,
             "exact": self.rows.is_exact,
             "first_non_finite": self.first_non_finite,
             "violations": self.violations,

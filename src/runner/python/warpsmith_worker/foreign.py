@@ -61,7 +61,7 @@ def truths(wide: Case, narrow: Case, again: Case | None, perturbed: list[Case]) 
     found = []
     for at, (output, truth, rounded) in enumerate(zip(narrow.outputs, expected, in_dtype, strict=True)):
         if output.element.is_float:
-            _check_rounded(output, truth, rounded)
+            check_rounded(output, truth, rounded)
         found.append(Truth(truth, rounded, tuple(outputs[at] for outputs in moved)))
     return found
 
@@ -99,8 +99,11 @@ def _check_repeated(
         )
 
 
-def _check_rounded(output: SharedTensor, truth: torch.Tensor, rounded: torch.Tensor) -> None:
-    """In the case's dtype it must be a rounding of what it is in float64."""
+def check_rounded(output: SharedTensor, truth: torch.Tensor, rounded: torch.Tensor) -> None:
+    """Raises ReferenceFailed unless it is, in the case's dtype, a rounding of what it is in float64.
+
+    Both are given in float64.
+    """
     name, dtype = output.name, output.element.name
     spoiled = int((rounded.isnan() & ~truth.isnan()).sum())
     if spoiled:

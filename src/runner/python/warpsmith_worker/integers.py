@@ -13,6 +13,8 @@ from .reference import ReferenceFailed
 
 # Beyond this share of the elements a case says nothing.
 _LARGEST_SHARE = 0.5
+# Values between which a single element may be chance: nearly every other value is still wrong.
+_SMALLEST_CHOICE = 2
 # Next to zero a relative change is none; no value that is compared is as small.
 _SMALLEST_CHANGE = 1e-300
 
@@ -46,7 +48,8 @@ def check(name: str, truth: Truth) -> None:
         )
     undecided = truth.undecided()
     chance = 0 if undecided is None else int(undecided.sum())
-    if chance > max(1.0, _LARGEST_SHARE * total):
+    # Of few elements most may be chance, but then only between two values.
+    if chance > _LARGEST_SHARE * total and (chance > 1 or truth.largest_choice() > _SMALLEST_CHOICE):
         raise ReferenceFailed(
             f"{chance} of {total} elements of `{name}` depend on the order of equal values, which nobody "
             "promises: the reference cannot say what is right; return the values instead of their places"

@@ -200,7 +200,9 @@ class Judge:
         # An older text under the same name must not survive a newer one that does not compile.
         self.references.pop(name, None)
         try:
-            reference = Reference(name, request["reference"], request["reference_f64"])
+            reference = Reference(
+                name, request["reference"], request["reference_f64"], is_named=request["is_named"]
+            )
         except BaseException as error:
             return {"raised": describe(error)}, []
         self.references[name] = reference
@@ -444,15 +446,19 @@ def _truths(case: Case, with_perturbed: bool) -> list[Truth]:
         expected = _expected(case, case.arguments())
         in_dtype = case.reference.in_dtype(case.arguments())
         check_shapes(case.reference.definition, in_dtype, case.outputs)
+        in_dtype = [
+            _as_kind(values, output, output.element.torch)
+            for values, output in zip(in_dtype, case.outputs, strict=True)
+        ]
+        if case.reference.is_named:
+            for output, values, narrow in zip(case.outputs, expected, in_dtype, strict=True):
+                if output.element.is_float:
+                    foreign.check_rounded(output, values, narrow.to(torch.float64))
         draws = range(_perturbations(case) if with_perturbed else 0)
         perturbed = [_expected(case, _perturbed_arguments(case, draw)) for draw in draws]
         case.truths = [
-            Truth(
-                values,
-                _as_kind(narrow, output, output.element.torch),
-                tuple(outputs[at] for outputs in perturbed),
-            )
-            for at, (values, narrow, output) in enumerate(zip(expected, in_dtype, case.outputs, strict=True))
+            Truth(values, narrow, tuple(outputs[at] for outputs in perturbed))
+            for at, (values, narrow) in enumerate(zip(expected, in_dtype, strict=True))
         ]
     return case.truths
 

@@ -20,9 +20,15 @@ class ReferenceFailed(Exception):
 class Reference:
     """A compiled reference."""
 
-    def __init__(self, definition: str, source: str, source_float64: str | None) -> None:
-        """Raises whatever the source raises while it is compiled or executed."""
+    def __init__(
+        self, definition: str, source: str, source_float64: str | None, *, is_named: bool = False
+    ) -> None:
+        """Raises whatever the source raises while it is compiled or executed.
+
+        `is_named`: a user named it, so nobody has looked at how it rounds.
+        """
         self.definition = definition
+        self.is_named = is_named
         self._run = _compile(definition, source)
         self._run_float64 = None
         if source_float64 is not None:
@@ -41,6 +47,7 @@ class Reference:
             return self._call(self._run, widened)
 
     def _call(self, run: Callable[..., Any], inputs: list[Any]) -> list[torch.Tensor]:
+        before = torch.get_rng_state()
         try:
             with torch.no_grad():
                 returned = run(*inputs)
@@ -51,6 +58,11 @@ class Reference:
                 raise MemoryError(str(error)) from error
             told = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
             raise ReferenceFailed(f"the reference of {self.definition} raised:\n{told}") from error
+        if not torch.equal(before, torch.get_rng_state()):
+            raise ReferenceFailed(
+                f"the reference of {self.definition} draws random numbers (dropout does), so it cannot say "
+                "what is right"
+            )
         outputs = list(returned) if isinstance(returned, tuple | list) else [returned]
         for output in outputs:
             if not isinstance(output, torch.Tensor):

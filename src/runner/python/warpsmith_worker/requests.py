@@ -61,6 +61,7 @@ class Requests:
     def _define(self, request: Request) -> None:
         name = request["definition"]
         message = _fields(request, "definition", "reference", "reference_f64")
+        message["is_named"] = request.get("is_named", False)
         wall_s = float(request["wall_s"])
         self.definitions[name] = (message, wall_s)
         self._ask_judge(request, message, None, wall_s)
