@@ -28,7 +28,7 @@ def made(model: Any, truth: Any, case: dict[str, Any]) -> torch.nn.Module:
 
 
 def randomise_constants(module: torch.nn.Module, seed: int) -> None:
-    """Parameters of one value, and running statistics in evaluation, get others: it shows who ignores them."""
+    """Parameters of one value, and running statistics in evaluation, get others: who ignores them shows."""
     generator = torch.Generator().manual_seed(seed)
     running = [
         value
