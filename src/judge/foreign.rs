@@ -399,10 +399,14 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 }
 
-/// A reference that launches the very kernel that is judged agrees with it whatever it computes.
+/// A reference that launches the very kernel that is judged agrees with it whatever it computes. A file may be spelled
+/// in several ways, such as `./k.py`.
 fn check_launches(judged: &[Launch], ran: &Ran) -> Result<(), String> {
+    let real = |file: &str| std::fs::canonicalize(file).ok();
+    let is_same =
+        |one: &str, other: &str| one == other || real(one).is_some_and(|one| Some(one) == real(other));
     let is_judged = |launch: &Launch| {
-        judged.iter().any(|other| (&other.kernel, &other.file) == (&launch.kernel, &launch.file))
+        judged.iter().any(|other| other.kernel == launch.kernel && is_same(&other.file, &launch.file))
     };
     match ran.launches.iter().find(|launch| is_judged(launch)) {
         None => Ok(()),

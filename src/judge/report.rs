@@ -134,11 +134,21 @@ impl Report {
             self.findings.push(Finding::plain(Code::Cancelled, "cancelled before the end".to_owned()));
         } else if self.cases.is_empty() && self.findings.is_empty() {
             self.findings.push(Finding::plain(Code::JudgeFailed, "no case was run".to_owned()));
+        } else if self.compared_nothing() {
+            let message = "every case passed and none has a value that could be compared, so nothing is known; try \
+                           lengths other than 0";
+            self.findings.push(Finding::plain(Code::NotComparable, message));
         }
         let of_findings = self.findings.iter().map(|finding| finding.code.verdict());
         let of_cases = self.cases.iter().map(|record| record.verdict);
         self.verdict = of_findings.chain(of_cases).max().unwrap_or(Verdict::CouldNotRun);
         self
+    }
+
+    /// Only empty outputs, or sizes of which the bounds alone were checked: whatever the kernel computes would pass.
+    fn compared_nothing(&self) -> bool {
+        let compares = |record: &CaseRecord| record.errors.iter().any(|errors| errors.elements_compared > 0);
+        self.cases.iter().all(|record| record.verdict == Verdict::Passed && !compares(record))
     }
 
     /// Takes what was judged in: a single one is the report of the file.

@@ -344,8 +344,11 @@ pub fn find_all_or_head(
         Some(oracle) => vec![Described::only(oracle)],
         None => comment::find_all(path, text, model, head),
     };
+    let of_project = project_file::find_all(&comment::Judged { path, text, model });
     if described.is_empty() {
-        described = project_file::find_all(&comment::Judged { path, text, model });
+        described = of_project;
+    } else {
+        add_others(&mut described, of_project);
     }
     if described.is_empty() {
         let oracle = by_convention(path, text, model);
@@ -357,6 +360,9 @@ pub fn find_all_or_head(
         if described.is_empty() {
             described.push(Described::only(oracle));
         }
+    } else if let Ok(oracle) = by_convention(path, text, model) {
+        // It speaks of one function; what describes another does not speak of that.
+        add_others(&mut described, vec![Described::only(Ok(oracle))]);
     }
     let Some(asked) = asked else { return described };
     let entries: Vec<String> = described.iter().filter_map(|one| one.entry.clone()).collect();
@@ -368,6 +374,18 @@ pub fn find_all_or_head(
         described.push(Described { entry: None, oracle: Err(OracleMiss::new(kind, None)) });
     }
     described
+}
+
+/// Adds those whose function is known and was not described before: no function hides behind another.
+fn add_others(described: &mut Vec<Described>, others: Vec<Described>) {
+    if described.iter().any(|one| one.entry.is_none()) {
+        return;
+    }
+    for other in others {
+        if other.entry.is_some() && described.iter().all(|one| one.entry != other.entry) {
+            described.push(other);
+        }
+    }
 }
 
 impl Described {

@@ -54,6 +54,10 @@ fn oracle(project: &ProjectFile, table: &KernelTable, judged: &Judged<'_>) -> Re
         let message = format!("`{}` has no module-level function `{}`", table.file, table.entry);
         return Err(here(table.entry_range.start, message));
     }
+    if model.kernels_named(&table.entry).next().is_some() {
+        let message = format!("`{}` is a kernel; name the function that launches it", table.entry);
+        return Err(here(table.entry_range.start, message));
+    }
     let items = table.items.iter().map(|item| (item.key.as_str(), item.text.as_str(), item.range.clone()));
     let parsed =
         Items::read(items, table.range.clone()).map_err(|error| here(error.range.start, error.message))?;
@@ -173,6 +177,16 @@ mod tests {
         ];
         insta::assert_snapshot!(
             projects.map(|project| found(&project, SILU).expect_err(&project)).join("\n")
+        );
+    }
+
+    #[test]
+    fn a_kernel_is_no_entry() {
+        let table = TABLE.replace("\"silu\"", "\"kernel\"");
+        let told = found(&format!("{table}ref = \"torch.abs\"\nx = \"f32[N]\"\nN = 5\n"), SILU);
+        assert_eq!(
+            told.expect_err("a kernel"),
+            "warpsmith.toml:3:1: `kernel` is a kernel; name the function that launches it"
         );
     }
 

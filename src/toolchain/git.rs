@@ -101,6 +101,8 @@ impl Ask<'_> {
             .env("LC_ALL", "C")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_NO_LAZY_FETCH", "1")
+            // Git before 2.44 does not know the line above, and fetches what a partial clone lacks.
+            .env("GIT_ALLOW_PROTOCOL", "")
             .env("GIT_TERMINAL_PROMPT", "0")
             .args(["--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-C"])
             .arg(self.folder)
@@ -189,6 +191,31 @@ mod tests {
         let apart = here().with("GIT_CEILING_DIRECTORIES", above.into_os_string());
         assert_eq!(at_head(&file, &apart), Err(NoHead::NoRepository));
         assert_eq!(at_head(&file, &here().with("PATH", folder.path())), Err(NoHead::NoGit));
+    }
+
+    /// Such a repository could name a program as its remote.
+    #[test]
+    fn what_a_partial_clone_lacks_is_not_fetched() {
+        let folder = repository();
+        let (file, marker) = (folder.path().join("k.py"), folder.path().join("was_run"));
+        std::fs::write(&file, "x = 1\n").expect("written");
+        git(folder.path(), &["add", "."]);
+        git(folder.path(), &["commit", "--quiet", "-m", "one"]);
+        let remote = format!("ext::touch {}", marker.display());
+        for (key, value) in [
+            ("core.repositoryFormatVersion", "1"),
+            ("extensions.partialClone", "origin"),
+            ("remote.origin.promisor", "true"),
+            ("remote.origin.url", remote.as_str()),
+            ("protocol.ext.allow", "always"),
+        ] {
+            git(folder.path(), &["config", key, value]);
+        }
+        // The blob of this text.
+        let object = folder.path().join(".git/objects/7d/4290a117a4ddcc11daae7ea675841033830c8f");
+        std::fs::remove_file(object).expect("it was there");
+        assert!(matches!(at_head(&file, &here()), Err(NoHead::Failed(_))));
+        assert!(!marker.exists());
     }
 
     /// As in a hook of another repository.

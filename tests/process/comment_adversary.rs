@@ -107,6 +107,10 @@ fn a_reference_that_cannot_disagree_decides_nothing() {
         let checked = judged(&sandbox, name, &format!("{wrong}{reference}"), "smoke,sweep");
         assert_ends(&checked, "could-not-run", "reference-failed");
     }
+    // The judged function itself, by another spelling of its file.
+    let itself = replaced(&wrong, "ref=truth", "ref=./itself.py::silu");
+    let itself = judged(&sandbox, "itself", &itself, "smoke");
+    assert_ends(&itself, "could-not-run", "reference-failed");
     let other_name =
         replaced(&wrong, "def silu(x)", "def silu(x, alpha)").replace("M=1,13", "alpha=0.5 M=1,13");
     let reference = "def truth(x, slope=0.5):\n    return torch.nn.functional.silu(x)\n";
@@ -307,4 +311,16 @@ fn the_condition_of_a_reference_of_ones_own() {
     let wrong = replaced(RMS_NORM, "/ N + eps)", "/ N + 0.0)");
     let wrong = judged(&sandbox, "wrong", &wrong, "smoke,stability");
     assert_eq!(wrong.verdict(), "wrong", "{}", wrong.describe());
+}
+
+/// No value is compared, so whatever the kernel computes would pass.
+#[test]
+fn nothing_is_known_of_empty_shapes_alone() {
+    let Some(python) = python_or_skip("nothing_is_known_of_empty_shapes_alone") else { return };
+    let sandbox = Sandbox::new(python);
+    let torch = replaced(SCALED_SILU, "ref=truth", "ref=torch.nn.functional.silu");
+    let empty = replaced(&torch, "M=1,13", "M=0");
+    assert_ends(&judged(&sandbox, "empty", &empty, "smoke,sweep"), "could-not-run", "not-comparable");
+    let some = replaced(&torch, "M=1,13", "M=0,3");
+    assert_ends(&judged(&sandbox, "some", &some, "smoke,sweep"), "passed", "");
 }

@@ -206,3 +206,29 @@ fn a_comment_that_cannot_be_used_spoils_its_own_function_only() {
         assert!(checked.findings()[0]["message"].to_string().contains(words), "{}", checked.describe());
     }
 }
+
+/// What describes one function does not hide another that something else describes.
+#[test]
+fn other_ways_to_say_what_is_right_speak_of_other_functions() {
+    let Some(python) = python_or_skip("other_ways_to_say_what_is_right_speak_of_other_functions") else {
+        return;
+    };
+    let sandbox = Sandbox::new(python);
+    let negate = function("negate", "-value", &comment("torch.neg"));
+    let expected = pairs(&[("negate", "passed"), ("kernel_fn", "wrong")]);
+    let convention =
+        [HEAD, "KERNEL_TYPE = \"softmax\"\n", &negate, &function("kernel_fn", "value", "")].concat();
+    let checked = sandbox.check(&sandbox.write("convention.py", &convention), &["--stage", "smoke"]);
+    assert_eq!((checked.exit, entries(&checked)), (Some(1), expected), "{}", checked.describe());
+    let table = |entry: &str| {
+        format!(
+            "[[kernel]]\nfile = \"project.py\"\nentry = \"{entry}\"\nref = \"torch.abs\"\nx = \"f32[N]\"\nN = 5\n"
+        )
+    };
+    // Of `negate` the comment is believed.
+    sandbox.write("warpsmith.toml", &(table("twice") + &table("negate")));
+    let project = [HEAD, &negate, &function("twice", "2 * value", "")].concat();
+    let checked = sandbox.check(&sandbox.write("project.py", &project), &["--stage", "smoke"]);
+    let expected = pairs(&[("negate", "passed"), ("twice", "wrong")]);
+    assert_eq!((checked.exit, entries(&checked)), (Some(1), expected), "{}", checked.describe());
+}

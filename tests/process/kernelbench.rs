@@ -9,6 +9,60 @@ use serde_json::Value;
 
 use crate::harness::{Checked, Sandbox, python_or_skip};
 
+const BATCH_NORM: &str = "\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(features)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+
+def get_init_inputs():
+    return [33]
+";
+
+const BATCH_NORM_NEW: &str = "\
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def _norm(x, weight, bias, mean, variance, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    inside = at < n
+    centred = tl.load(x + row * n + at, mask=inside, other=0.0) - tl.load(mean + at, mask=inside, other=0.0)
+    scaled = centred / tl.sqrt(tl.load(variance + at, mask=inside, other=1.0) + eps)
+    w = tl.load(weight + at, mask=inside, other=0.0)
+    tl.store(y + row * n + at, scaled * w + tl.load(bias + at, mask=inside, other=0.0), mask=inside)
+
+
+# warpsmith: ref=./model.py::Model eval=true
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(features)
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        norm = self.norm
+        held = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        _norm[(x.shape[0],)](x, *held, y, x.shape[1], norm.eps, BLOCK=64)
+        return y
+";
+
 fn problem(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/kernelbench").join(name);
     fs::read_to_string(path).expect("a file of this repository")
@@ -231,6 +285,25 @@ fn affine_parameters_are_not_left_at_one_and_zero() {
     assert_ends("packed", &packed, "passed", &[]);
     let told = packed.summary["not_run"].to_string();
     assert!(told.contains("random affine") && told.contains("`packed`"), "{told}");
+}
+
+/// In evaluation a batch norm uses its running statistics, which constructors leave at zero and one.
+#[test]
+fn running_statistics_are_not_left_at_zero_and_one_in_evaluation() {
+    let Some(python) = python_or_skip("running_statistics_are_not_left_at_zero_and_one_in_evaluation") else {
+        return;
+    };
+    let sandbox = Sandbox::new(python);
+    sandbox.write("model.py", BATCH_NORM);
+    let right = sandbox.check(&sandbox.write("right.py", BATCH_NORM_NEW), &[]);
+    assert_ends("right", &right, "passed", &[]);
+    for from in
+        ["tl.load(mean + at, mask=inside, other=0.0)", "tl.load(variance + at, mask=inside, other=1.0)"]
+    {
+        let ignored = if from.contains("mean") { "0.0" } else { "1.0" };
+        let text = with(BATCH_NORM_NEW, &[(from, ignored)]);
+        assert_ends(from, &sandbox.check(&sandbox.write("wrong.py", &text), &[]), "wrong", &["mismatch"]);
+    }
 }
 
 #[test]

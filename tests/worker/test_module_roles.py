@@ -62,6 +62,16 @@ class Weights(unittest.TestCase):
         self.assertTrue(bool((after["1.weight"] > 0.7).all()) and after["1.weight"].unique().numel() == 4)
         self.assertTrue(bool((after["1.bias"].abs() <= 0.25).all()) and after["1.bias"].unique().numel() == 4)
 
+    def test_running_statistics_count_in_evaluation_only(self) -> None:
+        model = nn.BatchNorm1d(4)
+        self.assertEqual(len(constant_parameters(model)), 2)
+        self.assertEqual(len(constant_parameters(model.eval())), 4)
+        randomise_constants(model, 5)
+        self.assertEqual(model.running_mean.unique().numel(), 4)
+        self.assertTrue(bool((model.running_var > 0.7).all()))
+        without = nn.BatchNorm1d(4, track_running_stats=False).eval()
+        self.assertEqual(len(constant_parameters(without)), 2)
+
 
 class Sizes(unittest.TestCase):
     def test_too_many_elements_are_not_made(self) -> None:

@@ -28,9 +28,17 @@ def made(model: Any, truth: Any, case: dict[str, Any]) -> torch.nn.Module:
 
 
 def randomise_constants(module: torch.nn.Module, seed: int) -> None:
-    """Parameters of one value get others, so that it shows who ignores them."""
+    """Parameters of one value, and running statistics in evaluation, get others: who ignores them shows."""
     generator = torch.Generator().manual_seed(seed)
-    floats = [value for value in module.parameters() if value.numel() and value.is_floating_point()]
+    running = [
+        value
+        for norm in module.modules()
+        if isinstance(norm, torch.nn.modules.batchnorm._NormBase) and not norm.training
+        for value in (norm.running_mean, norm.running_var)
+        if value is not None
+    ]
+    every = [*module.parameters(), *running]
+    floats = [value for value in every if value.numel() and value.is_floating_point()]
     for value in [value for value in floats if bool((value == value.flatten()[0]).all())]:
         scale = abs(float(value.detach().flatten()[0])) or 1.0
         change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)

@@ -79,12 +79,20 @@ def copy_state(target: torch.Tensor, values: torch.Tensor) -> None:
         target.copy_(values)
 
 
-def constant_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+def constant_parameters(model: torch.nn.Module) -> list[torch.Tensor]:
     """Parameters of one finite value, such as the ones of a norm: who ignores them is not found out.
 
-    The running statistics of a batch norm are none of them: in train mode they play no part.
+    So are the running statistics of a batch norm in evaluation; in train mode they play no part.
     """
-    floats = [value for value in model.parameters() if value.numel() and value.is_floating_point()]
+    running = [
+        value
+        for module in model.modules()
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and not module.training
+        for value in (module.running_mean, module.running_var)
+        if value is not None
+    ]
+    every = [*model.parameters(), *running]
+    floats = [value for value in every if value.numel() and value.is_floating_point()]
     return [value for value in floats if bool(((value == value.flatten()[0]) & value.isfinite()).all())]
 
 
