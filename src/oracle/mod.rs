@@ -322,12 +322,12 @@ pub struct Described {
     pub oracle: Result<Oracle, OracleMiss>,
 }
 
-/// Finds where truth comes from: for each function that a comment describes, else for each that `warpsmith.toml`
-/// describes, else for the one of a convention. At least one item. `path` itself is not read, files beside and
-/// above it may be. `asked`, a kernel or a function, leaves only what concerns it.
+/// Finds where truth comes from, for each function that a comment, `warpsmith.toml` or a convention describes. At
+/// least one item. `path` itself is not read, files beside and above it may be. `asked`, a kernel or a function,
+/// leaves only what concerns it.
 ///
 /// A comment was written for us and names its function, so it is believed first; a `warpsmith.toml` is believed
-/// before a convention.
+/// before a convention. What is believed later only adds functions that nothing has described yet.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
     find_all_or_head(path, text, model, asked, None)
 }
@@ -340,22 +340,18 @@ pub fn find_all_or_head(
     asked: Option<&str>,
     head: Option<&Head>,
 ) -> Vec<Described> {
-    let mut described = match conventions::linked_class(&conventions::File { path, text, model }) {
-        Some(oracle) => vec![Described::only(oracle)],
-        None => comment::find_all(path, text, model, head),
-    };
-    if described.is_empty() {
-        described = project_file::find_all(&comment::Judged { path, text, model });
-    }
-    if described.is_empty() {
-        let oracle = by_convention(path, text, model);
-        if let (Some(head), Err(miss)) = (head, &oracle)
+    let file = conventions::File { path, text, model };
+    let mut described = told(&file, head);
+    // Of what cannot be read nobody knows which function it speaks of: it may be the one of a convention.
+    if described.iter().all(|one| one.entry.is_some()) {
+        let miss = add_by_convention(&file, &mut described);
+        if let (Some(head), Some(miss)) = (head, &miss)
             && miss.asks_for_head()
         {
             described = comment::inferred(path, text, model, head);
         }
-        if described.is_empty() {
-            described.push(Described::only(oracle));
+        if let (Some(miss), true) = (miss, described.is_empty()) {
+            described.push(Described::only(Err(miss)));
         }
     }
     let Some(asked) = asked else { return described };
@@ -397,15 +393,47 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
     first.map_or_else(|| Err(OracleMiss::new(MissKind::NoConvention, None)), |one| one.oracle)
 }
 
-fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
-    if model.kernels.is_empty() {
-        return Err(no_kernel(text));
-    }
-    let file = conventions::File { path, text, model };
-    for convention in conventions::ALL {
-        if let Some(found) = convention(&file) {
-            return found;
+/// What was written for us: comments above classes and functions, then `warpsmith.toml`.
+fn told(file: &conventions::File<'_>, head: Option<&Head>) -> Vec<Described> {
+    let judged = comment::Judged { path: file.path, text: file.text, model: file.model };
+    let link = conventions::linked_class(file);
+    let of_functions = comment::find_all(&judged, head, link.as_ref().map(|link| link.usual));
+    let of_class = link.map(|link| Described { entry: link.entry, oracle: link.oracle });
+    let of_project = project_file::find_all(&judged);
+    let mut described: Vec<Described> = Vec::new();
+    for one in of_class.into_iter().chain(of_functions).chain(of_project) {
+        let is_known = match &one.entry {
+            Some(entry) => describes(&described, entry),
+            None => described.contains(&one),
+        };
+        if !is_known {
+            described.push(one);
         }
+    }
+    described
+}
+
+fn describes(described: &[Described], entry: &str) -> bool {
+    described.iter().any(|one| one.entry.as_deref() == Some(entry))
+}
+
+/// Adds the functions of conventions that nothing describes yet. Where that leaves none at all, why.
+fn add_by_convention(file: &conventions::File<'_>, described: &mut Vec<Described>) -> Option<OracleMiss> {
+    let model = file.model;
+    if described.is_empty() && model.kernels.is_empty() {
+        return Some(no_kernel(file.text));
+    }
+    for convention in conventions::ALL {
+        match convention(file) {
+            Some(Ok(oracle)) if !describes(described, &oracle.entry) => {
+                described.push(Described::only(Ok(oracle)));
+            }
+            Some(Err(miss)) if described.is_empty() => return Some(miss),
+            _ => {}
+        }
+    }
+    if !described.is_empty() {
+        return None;
     }
     let lonely = |kernel: &&Kernel| model.is_lonely(kernel);
     let kernels: Vec<String> =
@@ -414,5 +442,5 @@ fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle,
         false if !kernels.is_empty() => MissKind::LaunchedElsewhere { kernels },
         _ => MissKind::NoConvention,
     };
-    Err(OracleMiss::new(kind, None))
+    Some(OracleMiss::new(kind, None))
 }

@@ -206,3 +206,29 @@ fn a_comment_that_cannot_be_used_spoils_its_own_function_only() {
         assert!(checked.findings()[0]["message"].to_string().contains(words), "{}", checked.describe());
     }
 }
+
+/// A right function that a comment describes hides nothing that is described in another way.
+#[test]
+fn what_is_described_in_several_ways_is_all_judged() {
+    let Some(python) = python_or_skip("what_is_described_in_several_ways_is_all_judged") else { return };
+    let right = function("negate", "-value", &comment("torch.neg"));
+    let wrong = function("twice", "2.5 * value", "");
+    let convention = wrong.replace("def twice(", "def kernel_fn(") + "\n\nKERNEL_TYPE = \"softmax\"\n";
+    let class = "\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return -x\n\n\ndef get_inputs():\n    \
+                 return [torch.rand(300)]\n\n\ndef get_init_inputs():\n    return []\n\n\n# warpsmith: ref=Model\nclass \
+                 ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return negate(x)\n";
+    let table = "[[kernel]]\nfile = \"several.py\"\nentry = \"twice\"\nref = \"torch.abs\"\nx = \"f32[N]\"\nN = 300\n";
+    let undescribed = function("negate", "-value", "");
+    let described = function("twice", "2.5 * value", &comment("torch.abs"));
+    for (text, project, expected) in [
+        ([HEAD, &right, &convention].concat(), "", [("negate", "passed"), ("kernel_fn", "wrong")]),
+        ([HEAD, &right, &wrong].concat(), table, [("negate", "passed"), ("twice", "wrong")]),
+        ([HEAD, &undescribed, &described, class].concat(), "", [("ModelNew", "passed"), ("twice", "wrong")]),
+    ] {
+        let sandbox = Sandbox::new(python.clone());
+        sandbox.write("warpsmith.toml", project);
+        let checked = sandbox.check(&sandbox.write("several.py", &text), &["--stage", "smoke,sweep"]);
+        assert_eq!((checked.exit, entries(&checked)), (Some(1), pairs(&expected)), "{}", checked.describe());
+        assert_eq!(checked.summary["not_judged"].as_array().map(Vec::len), Some(0), "{}", checked.describe());
+    }
+}
