@@ -2,6 +2,7 @@
 
 mod comment;
 mod conventions;
+mod fingerprint;
 mod miss;
 mod module;
 mod project_file;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use comment::{Draft, draft};
+pub use fingerprint::fingerprint;
 pub use miss::{MissKind, OracleMiss};
 pub use module::{ModuleReference, ModuleSize};
 
@@ -30,7 +32,7 @@ const NO_REFERENCE: &str = " (no reference)";
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OracleLabel {
-    /// 0 convention … 6 Python escape hatch (see `ARCHITECTURE.md`).
+    /// See the table in `ARCHITECTURE.md`.
     pub rung: u8,
     /// `AutoKernel softmax · torch ref`.
     pub label: String,
