@@ -249,6 +249,7 @@ fn a_kernel_that_was_launched_in_a_hidden_way_shows_its_verdict() {
         server.next_check().finish(report_of(vec![record]));
         server.lenses_until(&uri, &[title, title]);
     }
+    server.diagnostics();
 }
 
 #[test]
