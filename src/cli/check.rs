@@ -110,7 +110,8 @@ fn unknown_everywhere(requests: &[Result<CheckRequest>], args: &CheckArgs) -> Op
     let asked = args.kernel.as_deref()?;
     let mut messages = Vec::new();
     for (request, file) in requests.iter().zip(&args.files) {
-        let message = unknown_name(&request.as_ref().ok()?.text, asked)?;
+        let request = request.as_ref().ok()?;
+        let message = unknown_name(&request.path, &request.text, asked)?;
         messages.push(format!("{}: {message}", file.display()));
     }
     Some(messages.join("\n"))

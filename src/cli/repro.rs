@@ -47,14 +47,15 @@ pub(super) fn run(args: &ReproArgs) -> Result<ExitCode> {
     }
     let report = runtime.block_on(checked(args, request.clone()));
     runtime.shutdown_timeout(Duration::from_secs(1));
-    let record = match repro::choose(&report, args.case.as_deref()) {
-        Ok(record) => record,
+    let chosen = match repro::choose(&report, args.case.as_deref()) {
+        Ok(chosen) => chosen,
         Err(error) => {
             let told: Vec<&str> = report.all_findings().map(|finding| finding.message.as_str()).collect();
             bail!("{error}{}{}", if told.is_empty() { "" } else { "\n" }, told.join("\n"));
         }
     };
-    let script = repro::script(&request.path, &request.text, record, args.kernel.as_deref())?;
+    let script = repro::script(&request.path, &request.text, chosen, args.kernel.as_deref())?;
+    let record = chosen.record;
     let place = write(args, &script)?;
     let case = format!("{} {}", record.case.stage, record.case.label());
     let told = format!("{place}: {case}, seed {}", record.seed);
@@ -78,11 +79,16 @@ async fn checked(args: &ReproArgs, request: CheckRequest) -> Report {
     });
     let enough = cancel.clone();
     let until_found = async {
+        let mut is_head = false;
         while let Some(event) = receiver.recv().await {
-            if let CheckEvent::CaseFinished { record, .. } = event
-                && is_wanted(&record, args.case.as_deref())
-            {
-                enough.cancel();
+            match event {
+                CheckEvent::Planned { oracle, .. } => is_head = oracle.is_head(),
+                CheckEvent::CaseFinished { record, .. }
+                    if !is_head && is_wanted(&record, args.case.as_deref()) =>
+                {
+                    enough.cancel();
+                }
+                _ => {}
             }
         }
     };

@@ -218,13 +218,22 @@ fn stage_table(report: &Report) -> String {
 }
 
 fn last_line(report: &Report, style: Style) -> String {
-    let head = format!("{} {}", mark(report.verdict, report.is_against_head()), report.verdict.words());
+    let against_head = report.judgements().iter().filter(|part| part.is_against_head()).count();
+    // Some of it is the same as before and nothing more: no mark speaks for the whole.
+    let is_mixed = report.compares_with_head() && !report.is_against_head();
+    let head = match report.verdict {
+        Verdict::Passed if is_mixed => report.verdict.words().to_owned(),
+        verdict => format!("{} {}", mark(verdict, report.is_against_head()), verdict.words()),
+    };
     let mut parts = vec![style.paint(&head, report.verdict)];
     if let Some(oracle) = &report.oracle {
         parts.push(oracle.label.clone());
     }
     if !report.parts.is_empty() {
         parts.push(format!("{} functions", report.parts.len()));
+        if is_mixed {
+            parts.push(format!("{against_head} only = HEAD"));
+        }
     }
     let run = report.all_cases().count();
     if run > 0 {

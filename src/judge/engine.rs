@@ -1,7 +1,7 @@
 //! The engine behind the command line and the language server: finds the environment, keeps its worker
 //! warm, finds the oracle, runs the plan.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,14 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use super::check::{BoxFuture, CheckEvent, CheckOptions, CheckRequest, Checker};
+use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
 use super::environment::{Search, Silent, find_python_for, project_root};
 use super::foreign::ForeignRun;
 use super::load::module_role;
 use super::module::{self, ModuleRun};
+use super::obstacles::{
+    launch_on_import, launch_on_import_of_reference, missing_oracle, nothing_left, unknown_in,
+};
 use super::packed::{self, Packed};
 use super::run::{CheckRun, Source};
 use super::verdict::hashes_of;
@@ -22,10 +25,9 @@ use super::{Code, Finding, NotRun, Provenance, Report, head, stages};
 use crate::oracle::{
     self, Described, Draft, ForeignFile, Head, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
 };
-use crate::runner::protocol::{ModuleSide, Place};
+use crate::runner::protocol::ModuleSide;
 use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
 use crate::source::{self, Kernel, SourceModel};
-use crate::spec::{Definition, Dtype};
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
 use crate::toolchain::{AtHead, Memory, NoHead, Places, Surroundings, at_head};
@@ -130,14 +132,16 @@ impl Engine {
         let mut report = Report::new(&request.text);
         let model = source::parse(&request.text);
         let asked = request.options.kernel.as_deref();
-        if let Some(message) = asked.and_then(|asked| unknown_in(&model, &request.text, asked)) {
+        if let Some(message) =
+            asked.and_then(|asked| unknown_in(&model, (&request.path, &request.text), asked))
+        {
             return report.ended_by(Finding::plain(Code::OtherKernel, message));
         }
         let described = match packed {
             Some(Packed { solution, path, .. }) => {
                 vec![oracle::of_solution(solution, path, &request.text, &model)]
             }
-            None => self.describe(request, &model).await,
+            None => self.describe(request, &model, &mut report).await,
         };
         // At once: nothing of the user's has run that could change them.
         let hashes: Vec<_> = described
@@ -186,10 +190,16 @@ impl Engine {
     }
 
     /// Where truth comes from for each function; where nothing says it, the version at HEAD is asked for.
-    async fn describe(&self, request: &CheckRequest, model: &SourceModel) -> Vec<Described> {
+    async fn describe(
+        &self,
+        request: &CheckRequest,
+        model: &SourceModel,
+        report: &mut Report,
+    ) -> Vec<Described> {
         let CheckRequest { path, text, options, .. } = request;
         let asked = options.kernel.as_deref();
         let mut described = oracle::find_all(path, text, model, asked);
+        report.provenance.described_as = Some(oracle::fingerprint(&described));
         if !described.iter().any(Described::asks_for_head) {
             return described;
         }
@@ -217,7 +227,9 @@ impl Engine {
     /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
     async fn prepare(&self, preparing: Preparing<'_>, report: &mut Report) -> Result<Ready, Box<Finding>> {
         let Preparing { request, packed, model, began, events } = preparing;
-        refuse_launches_on_import(request, model)?;
+        if let Some(finding) = launch_on_import(&request.path, &request.text, model) {
+            return Err(Box::new(finding));
+        }
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
         let python = self.python_for(request, packed).await?;
         report.timeline.python = Some(milliseconds_since(began));
@@ -372,7 +384,10 @@ impl Engine {
         };
         let is_only = reference.sizes.len() == 1;
         let run = |size: &ModuleSize| {
-            let source = self.source_of(&reference.path, &size.text)?;
+            let source = match reference.is_same_file {
+                true => self.source_of(&reference.path, &size.text)?,
+                false => self.source_of_reference(&reference.path, &size.text, None)?,
+            };
             Ok(ModuleRun {
                 definition: module::definition_name(&oracle.entry, size, is_only),
                 size: size.clone(),
@@ -392,14 +407,17 @@ impl Engine {
         let Some(reference) = oracle.reference.foreign() else { return Ok(None) };
         let source = match &reference.file {
             ForeignFile::Same => judged.clone(),
-            ForeignFile::Text { path, text } => self.source_of(path, text)?,
+            ForeignFile::Text { path, text } => {
+                let commit = oracle.reference.head().map(|head| head.commit.as_str());
+                self.source_of_reference(path, text, commit)?
+            }
             ForeignFile::Other(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| {
                     let message = format!("the reference's file {} cannot be read: {error}", path.display());
                     let place = oracle.place(&request.path, &request.text);
                     Box::new(Finding { place, ..Finding::plain(Code::ReferenceFailed, message) })
                 })?;
-                self.source_of(path, &text)?
+                self.source_of_reference(path, &text, None)?
             }
         };
         let is_text = matches!(reference.file, ForeignFile::Text { .. });
@@ -408,6 +426,19 @@ impl Engine {
             Some(head) => ForeignRun::at_head(source, function, &head.commit),
             None => ForeignRun::new(source, function, is_text),
         }))
+    }
+
+    /// A file that says what is right is not imported either when that launches kernels.
+    fn source_of_reference(
+        &self,
+        path: &Path,
+        text: &str,
+        commit: Option<&str>,
+    ) -> Result<Source, Box<Finding>> {
+        match launch_on_import_of_reference(path, text, commit) {
+            Some(finding) => Err(Box::new(finding)),
+            None => self.source_of(path, text),
+        }
     }
 
     fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
@@ -448,96 +479,11 @@ impl Checker for Engine {
     }
 }
 
-/// What is said when a file has neither a kernel nor a function of this name that anybody could ask for; `None` when it
-/// has one, or has none at all.
-pub fn unknown_name(text: &str, asked: &str) -> Option<String> {
-    unknown_in(&source::parse(text), text, asked)
-}
-
-fn unknown_in(model: &SourceModel, text: &str, asked: &str) -> Option<String> {
-    let kernels = model.kernels.iter().map(|kernel| kernel.id.0.as_str());
-    let entries = oracle::find_all(Path::new(""), text, model, None).into_iter().filter_map(|one| one.entry);
-    let entries: Vec<String> = entries.collect();
-    let launchers = model.functions.iter().filter(|function| !function.launches.is_empty());
-    let functions =
-        launchers.map(|function| function.name.as_str()).chain(entries.iter().map(String::as_str));
-    let mut known: Vec<&str> = Vec::new();
-    for name in kernels.chain(functions) {
-        if !known.contains(&name) {
-            known.push(name);
-        }
-    }
-    let is_known = known.is_empty() || known.contains(&asked) || model.kernels_named(asked).next().is_some();
-    (!is_known).then(|| format!("no kernel or function `{asked}` in this file; it has: {}", known.join(", ")))
-}
-
-fn refuse_launches_on_import(request: &CheckRequest, model: &SourceModel) -> Result<(), Box<Finding>> {
-    let Some(launch) = source::module_level_launches(model).first() else { return Ok(()) };
-    let line = source::line_of(&request.text, launch.range.start);
-    let kernels: Vec<&str> = launch.kernels.iter().map(|kernel| kernel.0.as_str()).collect();
-    let message = format!(
-        "importing the file launches `{}`, so it is not imported automatically; move the launch into a function or \
-         under `if __name__ == \"__main__\":`",
-        kernels.join("`, `"),
-    );
-    let place = Place { file: request.path.display().to_string(), line };
-    Err(Box::new(Finding { place: Some(place), ..Finding::plain(Code::ModuleLevelLaunch, message) }))
-}
-
 /// The comment to propose for a kernel; `None` when it is known already what is right, or nothing can be said.
 pub fn draft_comment(path: &Path, text: &str, model: &SourceModel, kernel: &Kernel) -> Option<Draft> {
     let is_unknown = |miss: &OracleMiss| miss.kind == MissKind::NoConvention;
     let miss = oracle::find(path, text, model, None).err()?;
     is_unknown(&miss).then(|| oracle::draft(text, model, kernel)).flatten()
-}
-
-fn missing_oracle(request: &CheckRequest, model: &SourceModel, miss: &OracleMiss) -> Finding {
-    let file = || request.path.display().to_string();
-    // What is missing may stand in the part that cannot be parsed.
-    if let Some(error) = &model.first_error {
-        let place = Place { file: file(), line: source::line_of(&request.text, error.start) };
-        let message = format!("the file cannot be parsed from here on; {miss}");
-        return Finding { place: Some(place), ..Finding::plain(Code::SyntaxError, message) };
-    }
-    let code = match miss.kind {
-        MissKind::NoKernel | MissKind::KernelInString => Code::NoKernel,
-        MissKind::NotDescribed { .. } => Code::OtherKernel,
-        MissKind::NotJudged(_) => Code::Unsupported,
-        MissKind::Described(_) => Code::BadDescription,
-        MissKind::Unchanged { .. } => Code::UnchangedSinceHead,
-        MissKind::InputsUnknown { .. } => Code::InputsUnknown,
-        MissKind::UnknownKernelType { .. } | MissKind::NoDefinition(_) => Code::NoDefinition,
-        MissKind::NoConvention
-        | MissKind::LaunchedElsewhere { .. }
-        | MissKind::NoReference
-        | MissKind::WithoutHead { .. }
-        | MissKind::OtherAtHead { .. }
-        | MissKind::KernelTypeNotLiteral
-        | MissKind::KernelTypeAmbiguous { .. }
-        | MissKind::Comment(_)
-        | MissKind::KernelBench(_)
-        | MissKind::NoKernelFn { .. }
-        | MissKind::KernelFnIsKernel { .. } => Code::NoOracle,
-    };
-    let place = miss
-        .range
-        .as_ref()
-        .map(|range| Place { file: file(), line: source::line_of(&request.text, range.start) });
-    Finding { place, ..Finding::plain(code, miss.to_string()) }
-}
-
-/// Why a plan is empty: no such dtype, or every size is more than the interpreter can do.
-fn nothing_left(options: &CheckOptions, definitions: &[&Definition]) -> Finding {
-    let dtypes: BTreeSet<&str> =
-        definitions.iter().flat_map(|definition| definition.dtypes()).map(Dtype::name).collect();
-    if options.dtypes.is_empty() {
-        let message = "no case is left to run, for the reasons given beside what was not run; where a size is too \
-                       large, add a smaller one, or ask for other stages";
-        return Finding::plain(Code::Unsupported, message.to_owned());
-    }
-    let dtypes: Vec<&str> = dtypes.into_iter().collect();
-    let message = format!("no case is left to run; this operation has the dtypes {}", dtypes.join(", "));
-    Finding::plain(Code::NoOracle, message)
 }
 
 fn random_seed() -> Result<u64, Box<Finding>> {

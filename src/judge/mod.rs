@@ -14,6 +14,7 @@ mod inputs;
 mod layouts;
 mod load;
 mod module;
+mod obstacles;
 mod packed;
 mod philox;
 mod profiles;
@@ -31,6 +32,8 @@ pub use crate::oracle::Draft;
 pub use case::{
     AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, RANDOM_AFFINE_PROFILE, Stage,
 };
-pub use engine::{Engine, EngineOptions, draft_comment, unknown_name};
+pub use engine::{Engine, EngineOptions, draft_comment};
+pub use obstacles::unknown_name;
 pub use report::Report;
+pub(crate) use verdict::real_path;
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotJudged, NotRun, Provenance, Timeline, Verdict};

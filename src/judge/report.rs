@@ -81,17 +81,14 @@ impl Report {
         of_file.iter().chain(self.judgements().iter().flat_map(|part| &part.findings))
     }
 
-    /// What speaks for the kernel of this name: every judged function that launched it, else those that would.
-    /// The one function of a file speaks for all its kernels but those that are [`Self::not_judged`].
+    /// What speaks for the kernel of this name: every judged function that launched it or would, had it not ended
+    /// before. The one function of a file speaks for all its kernels but those that are [`Self::not_judged`].
     pub fn of_kernel(&self, kernel: &str) -> Vec<&Self> {
         if self.parts.is_empty() {
             return vec![self];
         }
-        let launched: Vec<&Self> = self.parts.iter().filter(|part| part.has_launched(kernel)).collect();
-        if !launched.is_empty() {
-            return launched;
-        }
-        self.parts.iter().filter(|part| part.kernels.iter().any(|known| known == kernel)).collect()
+        let would = |part: &Self| part.kernels.iter().any(|known| known == kernel);
+        self.parts.iter().filter(|part| part.has_launched(kernel) || would(part)).collect()
     }
 
     /// All of it was compared with the version at HEAD only: a pass says that it is the same, not that it is right.
@@ -201,7 +198,7 @@ impl Report {
     }
 
     /// Whether any case launched a kernel of this name or [`KernelId`].
-    fn has_launched(&self, kernel: &str) -> bool {
+    pub fn has_launched(&self, kernel: &str) -> bool {
         let kernel = KernelId(kernel.to_owned());
         let mut launches = self.cases.iter().flat_map(|record| &record.launches);
         launches.any(|launch| launch.kernel == kernel.bare_name())
@@ -240,8 +237,13 @@ impl Provenance {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::judge::{Case, Coverage, Stage};
+    use crate::runner::protocol::Launch;
     use crate::source::parse;
+    use crate::spec::Dtype;
 
     const FILE: &str = "\
 import triton
@@ -271,6 +273,40 @@ def h(x): three[(1,)](x)
         Report { verdict, ..report.ended_by(Finding::plain(code, entry)) }
     }
 
+    /// A passed case that launched this kernel.
+    fn launched(kernel: &str) -> CaseRecord {
+        let launch = Launch {
+            kernel: kernel.to_owned(),
+            file: "k.py".to_owned(),
+            line: 1,
+            grid: [1, 1, 1],
+            programs: 1,
+            programs_run: 1,
+            tf32_dots: Vec::new(),
+            ms: 0.5,
+        };
+        let case = Case {
+            stage: Stage::Smoke,
+            definition: "f".to_owned(),
+            axes: BTreeMap::new(),
+            dtype: Dtype::Float32,
+            layout: "contiguous".to_owned(),
+            profile: "default".to_owned(),
+            scalars: BTreeMap::new(),
+            options: BTreeMap::new(),
+            coverage: Coverage::Full,
+        };
+        CaseRecord {
+            case,
+            verdict: Verdict::Passed,
+            findings: Vec::new(),
+            errors: Vec::new(),
+            launches: vec![launch],
+            seed: 1,
+            elapsed_ms: 1.0,
+        }
+    }
+
     fn entries(report: &Report, kernel: &str) -> Vec<String> {
         report.of_kernel(kernel).into_iter().filter_map(|part| part.entry.clone()).collect()
     }
@@ -287,6 +323,17 @@ def h(x): three[(1,)](x)
         assert_eq!(entries(&report, "four"), [] as [&str; 0]);
         let alone = Report::new(FILE).of_file(vec![judged("h", Verdict::Passed)]);
         assert_eq!((alone.entry.as_deref(), alone.parts.len()), (Some("h"), 0));
+    }
+
+    /// The function that raised before its launch speaks for the kernel beside the one that launched it.
+    #[test]
+    fn a_function_that_would_launch_a_kernel_is_not_hidden_by_one_that_did() {
+        let mut dynamic = judged("f", Verdict::Passed);
+        dynamic.cases.push(launched("three"));
+        assert!(dynamic.has_launched("three") && !dynamic.kernels.contains(&"three".to_owned()));
+        let report = Report::new(FILE).of_file(vec![dynamic, judged("h", Verdict::Wrong)]);
+        assert_eq!(entries(&report, "three"), ["f", "h"]);
+        assert_eq!(entries(&report, "one"), ["f"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::case::Case;
+use crate::oracle;
 use crate::runner::protocol::{Launch, OutputErrors, Place};
+use crate::source::SourceModel;
 
 /// What the judge says. `wrong` (your kernel is wrong) and `could not run` (we could not judge it) are
 /// different words, severities and exit codes everywhere.
@@ -334,24 +336,52 @@ pub struct Provenance {
     /// blake3 of the other files that say what is right, by path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub described_by: BTreeMap<PathBuf, String>,
+    /// The [`oracle::fingerprint`] of all that was said of the file; `None` when nobody asked.
+    #[serde(skip)]
+    pub described_as: Option<String>,
 }
 
 impl Provenance {
-    /// Whether the other files that say what is right are still as they were. Reads them: they are few and small.
-    /// Of a Python file that is not known: it may import others.
-    pub fn is_still_described(&self) -> bool {
+    /// Whether what says what is right is still as it was, for the file with this path and text. Reads the files
+    /// that say it and looks for new ones: they are few and small. Of a Python file that is not known: it may import
+    /// others.
+    pub fn is_still_described(&self, path: &Path, text: &str, model: &SourceModel) -> bool {
         let is_as_it_was = |(path, hash): (&PathBuf, &String)| {
             path.extension().is_none_or(|extension| extension != "py") && hash_of(path).as_ref() == Some(hash)
         };
+        let now = || oracle::fingerprint(&oracle::find_all(path, text, model, None));
         self.described_by.iter().all(is_as_it_was)
+            && self.described_as.as_ref().is_none_or(|then| *then == now())
     }
 }
 
 /// What [`Provenance::described_by`] holds of these files, as they are now.
 pub(super) fn hashes_of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> BTreeMap<PathBuf, String> {
-    files.into_iter().map(|path| (path.clone(), hash_of(path).unwrap_or_default())).collect()
+    files.into_iter().map(|path| (real_path(path), hash_of(path).unwrap_or_default())).collect()
+}
+
+/// Without `..` and links, so that a file has one name; as it is when there is no such file.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn hash_of(path: &Path) -> Option<String> {
     std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_says_what_is_right_has_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("kernels")).unwrap();
+        std::fs::write(folder.path().join("ref.py"), "").unwrap();
+        let hashes =
+            hashes_of(&[folder.path().join("kernels/../ref.py"), folder.path().join("gone/../x.py")]);
+        let names: Vec<&PathBuf> = hashes.keys().collect();
+        assert!(names.contains(&&real_path(&folder.path().join("ref.py"))), "{names:?}");
+        assert!(names.contains(&&folder.path().join("gone/../x.py")), "{names:?}");
+    }
 }

@@ -18,7 +18,8 @@ pub(crate) enum LensAction {
 /// Title and action of the lens of `kernel`.
 pub(crate) fn lens(file: &FileState, kernel: &KernelAnchor) -> (String, LensAction) {
     match file.run.as_ref().map(|run| run.phase) {
-        _ if kernel.lonely => {
+        // A launch that the code does not show may have been seen all the same.
+        _ if kernel.lonely && !was_launched(file, &kernel.name) => {
             ("– not judged here: no launch of it was found in this file".to_owned(), LensAction::Check)
         }
         Some(Phase::Waiting) => ("⟳ waiting to check".to_owned(), LensAction::Cancel),
@@ -28,6 +29,11 @@ pub(crate) fn lens(file: &FileState, kernel: &KernelAnchor) -> (String, LensActi
         }
         None => (at_rest(file, kernel), LensAction::Check),
     }
+}
+
+fn was_launched(file: &FileState, kernel: &str) -> bool {
+    let outcome = file.outcome.as_ref();
+    outcome.is_some_and(|outcome| outcome.report.judgements().iter().any(|part| part.has_launched(kernel)))
 }
 
 fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {

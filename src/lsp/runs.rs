@@ -1,6 +1,6 @@
 //! Checks of files: asking for one, following it, and what its end changes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -385,13 +385,19 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
                 // Whatever was compared with HEAD: there may be another by now.
                 && !outcome.report.compares_with_head()
                 && outcome.code_hash == code_hash
-                && outcome.report.provenance.is_still_described()
-                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module)) =>
+                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module))
+                && is_still_described(file, &outcome.report) =>
         {
             Err(Refusal::Unchanged)
         }
         _ => Ok(()),
     }
+}
+
+/// Reads files on the main loop, but only when all else says that nothing changed.
+fn is_still_described(file: &FileState, report: &Report) -> bool {
+    let path = file.path.as_deref().unwrap_or(Path::new(""));
+    report.provenance.is_still_described(path, &file.document.text(), &file.model)
 }
 
 fn is_cancelled(report: &Report) -> bool {

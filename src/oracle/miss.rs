@@ -19,7 +19,7 @@ pub enum MissKind {
     #[error("no `@triton.jit` function in this file; nothing to check")]
     NoKernel,
     #[error(
-        "`@triton.jit` stands here in a string or a comment, and no kernel in the code of this file; Triton reads a kernel's source from a file, and so does warpsmith: write it into a .py file of its own"
+        "`@triton.jit` stands here in a string, and no kernel in the code of this file; Triton reads a kernel's source from a file, and so does warpsmith: write it into a .py file of its own"
     )]
     KernelInString,
     #[error(

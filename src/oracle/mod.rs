@@ -2,6 +2,7 @@
 
 mod comment;
 mod conventions;
+mod fingerprint;
 mod miss;
 mod module;
 mod project_file;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use comment::{Draft, draft};
+pub use fingerprint::fingerprint;
 pub use miss::{MissKind, OracleMiss};
 pub use module::{ModuleReference, ModuleSize};
 
@@ -30,7 +32,7 @@ const NO_REFERENCE: &str = " (no reference)";
 /// The rung of the ladder, and the words that stand beside every verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OracleLabel {
-    /// 0 convention … 6 Python escape hatch (see `ARCHITECTURE.md`).
+    /// See the table in `ARCHITECTURE.md`.
     pub rung: u8,
     /// `AutoKernel softmax · torch ref`.
     pub label: String,
@@ -299,11 +301,19 @@ pub fn language(language: Language, path: &Path) -> Result<(), MissKind> {
 
 /// Why there is nothing to judge in a text without kernels.
 fn no_kernel(text: &str) -> OracleMiss {
-    const DECORATOR: &str = "@triton.jit";
-    text.find(DECORATOR).map_or_else(
+    let in_string = decorator_outside_comments(text);
+    in_string.map_or_else(
         || OracleMiss::new(MissKind::NoKernel, None),
-        |at| OracleMiss::new(MissKind::KernelInString, Some(at..at + DECORATOR.len())),
+        |range| OracleMiss::new(MissKind::KernelInString, Some(range)),
     )
+}
+
+fn decorator_outside_comments(text: &str) -> Option<Range<usize>> {
+    const DECORATOR: &str = "@triton.jit";
+    let line_before = |at: usize| text[..at].rsplit('\n').next().unwrap_or_default();
+    let mut found = text.match_indices(DECORATOR).map(|(at, _)| at);
+    let at = found.find(|&at| !line_before(at).trim_start().starts_with('#'))?;
+    Some(at..at + DECORATOR.len())
 }
 
 /// The judged file as it was committed last.
@@ -322,12 +332,12 @@ pub struct Described {
     pub oracle: Result<Oracle, OracleMiss>,
 }
 
-/// Finds where truth comes from: for each function that a comment describes, else for each that `warpsmith.toml`
-/// describes, else for the one of a convention. At least one item. `path` itself is not read, files beside and
-/// above it may be. `asked`, a kernel or a function, leaves only what concerns it.
+/// Finds where truth comes from, for each function that a comment, `warpsmith.toml` or a convention describes. At
+/// least one item. `path` itself is not read, files beside and above it may be. `asked`, a kernel or a function,
+/// leaves only what concerns it.
 ///
 /// A comment was written for us and names its function, so it is believed first; a `warpsmith.toml` is believed
-/// before a convention.
+/// before a convention. What is believed later only adds functions that nothing has described yet.
 pub fn find_all(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -> Vec<Described> {
     find_all_or_head(path, text, model, asked, None)
 }
@@ -340,29 +350,19 @@ pub fn find_all_or_head(
     asked: Option<&str>,
     head: Option<&Head>,
 ) -> Vec<Described> {
-    let mut described = match conventions::linked_class(&conventions::File { path, text, model }) {
-        Some(oracle) => vec![Described::only(oracle)],
-        None => comment::find_all(path, text, model, head),
-    };
-    let of_project = project_file::find_all(&comment::Judged { path, text, model });
-    if described.is_empty() {
-        described = of_project;
-    } else {
-        add_others(&mut described, of_project);
-    }
-    if described.is_empty() {
-        let oracle = by_convention(path, text, model);
-        if let (Some(head), Err(miss)) = (head, &oracle)
+    let file = conventions::File { path, text, model };
+    let mut described = told(&file, head);
+    // Of what cannot be read nobody knows which function it speaks of: it may be the one of a convention.
+    if described.iter().all(|one| one.entry.is_some()) {
+        let miss = add_by_convention(&file, &mut described);
+        if let (Some(head), Some(miss)) = (head, &miss)
             && miss.asks_for_head()
         {
             described = comment::inferred(path, text, model, head);
         }
-        if described.is_empty() {
-            described.push(Described::only(oracle));
+        if let (Some(miss), true) = (miss, described.is_empty()) {
+            described.push(Described::only(Err(miss)));
         }
-    } else if let Ok(oracle) = by_convention(path, text, model) {
-        // It speaks of one function; what describes another does not speak of that.
-        add_others(&mut described, vec![Described::only(Ok(oracle))]);
     }
     let Some(asked) = asked else { return described };
     let entries: Vec<String> = described.iter().filter_map(|one| one.entry.clone()).collect();
@@ -374,18 +374,6 @@ pub fn find_all_or_head(
         described.push(Described { entry: None, oracle: Err(OracleMiss::new(kind, None)) });
     }
     described
-}
-
-/// Adds those whose function is known and was not described before: no function hides behind another.
-fn add_others(described: &mut Vec<Described>, others: Vec<Described>) {
-    if described.iter().any(|one| one.entry.is_none()) {
-        return;
-    }
-    for other in others {
-        if other.entry.is_some() && described.iter().all(|one| one.entry != other.entry) {
-            described.push(other);
-        }
-    }
 }
 
 impl Described {
@@ -415,15 +403,51 @@ pub fn find(path: &Path, text: &str, model: &SourceModel, asked: Option<&str>) -
     first.map_or_else(|| Err(OracleMiss::new(MissKind::NoConvention, None)), |one| one.oracle)
 }
 
-fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle, OracleMiss> {
-    if model.kernels.is_empty() {
-        return Err(no_kernel(text));
+/// What was written for us: comments above classes and functions, then `warpsmith.toml`.
+fn told(file: &conventions::File<'_>, head: Option<&Head>) -> Vec<Described> {
+    // What is said of it is true of a kernel that cannot be run from here.
+    if file.model.kernels.is_empty() && decorator_outside_comments(file.text).is_some() {
+        return Vec::new();
     }
-    let file = conventions::File { path, text, model };
-    for convention in conventions::ALL {
-        if let Some(found) = convention(&file) {
-            return found;
+    let judged = comment::Judged { path: file.path, text: file.text, model: file.model };
+    let link = conventions::linked_class(file);
+    let of_functions = comment::find_all(&judged, head, link.as_ref().map(|link| link.usual));
+    let of_class = link.map(|link| Described { entry: link.entry, oracle: link.oracle });
+    let of_project = project_file::find_all(&judged);
+    let mut described: Vec<Described> = Vec::new();
+    for one in of_class.into_iter().chain(of_functions).chain(of_project) {
+        let is_known = match &one.entry {
+            Some(entry) => describes(&described, entry),
+            None => described.contains(&one),
+        };
+        if !is_known {
+            described.push(one);
         }
+    }
+    described
+}
+
+fn describes(described: &[Described], entry: &str) -> bool {
+    described.iter().any(|one| one.entry.as_deref() == Some(entry))
+}
+
+/// Adds the functions of conventions that nothing describes yet. Where that leaves none at all, why.
+fn add_by_convention(file: &conventions::File<'_>, described: &mut Vec<Described>) -> Option<OracleMiss> {
+    let model = file.model;
+    if described.is_empty() && model.kernels.is_empty() {
+        return Some(no_kernel(file.text));
+    }
+    for convention in conventions::ALL {
+        match convention(file) {
+            Some(Ok(oracle)) if !describes(described, &oracle.entry) => {
+                described.push(Described::only(Ok(oracle)));
+            }
+            Some(Err(miss)) if described.is_empty() => return Some(miss),
+            _ => {}
+        }
+    }
+    if !described.is_empty() {
+        return None;
     }
     let lonely = |kernel: &&Kernel| model.is_lonely(kernel);
     let kernels: Vec<String> =
@@ -432,5 +456,5 @@ fn by_convention(path: &Path, text: &str, model: &SourceModel) -> Result<Oracle,
         false if !kernels.is_empty() => MissKind::LaunchedElsewhere { kernels },
         _ => MissKind::NoConvention,
     };
-    Err(OracleMiss::new(kind, None))
+    Some(OracleMiss::new(kind, None))
 }

@@ -127,7 +127,7 @@ mod tests {
         let project = format!("{TABLE}ref = \"torch.abs\"\nx = \"f32[N]\"\nN = 5\n");
         let comment = format!("# warpsmith: ref=torch.neg x=f32[N] N=5\n{SILU}");
         assert_eq!(found(&project, &comment).unwrap().label.rung, 4);
-        assert_eq!(found("[[kernel]]\n", &comment).unwrap().label.rung, 4, "nobody looks at it");
+        assert_eq!(found("[[kernel]]\n", &comment).unwrap().label.rung, 4, "told first");
         let convention = format!("KERNEL_TYPE = 'softmax'\ndef kernel_fn(x): kernel[(1,)](x)\n{SILU}");
         assert_eq!(found(&project, &convention).unwrap().label.rung, 5);
         assert_eq!(found("", &convention).unwrap().label.rung, 0);

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{MissKind, Oracle, OracleMiss, Variant, find};
+use super::{Head, MissKind, Oracle, OracleMiss, Variant, find, find_all, find_all_or_head};
 use crate::runner::protocol::{Argument, ArgumentSource};
 use crate::source::parse;
 
@@ -150,4 +150,72 @@ fn a_signature_that_cannot_be_called_is_told() {
         problem(&[("*args", false)]),
     ];
     insta::assert_debug_snapshot!(told);
+}
+
+/// Every source adds the functions that no earlier one describes.
+#[test]
+fn whatever_describes_a_file_is_found_beside_the_rest() {
+    const COMMENT: &str = "# warpsmith: ref=torch.neg x=f32[N] N=5\ndef negate(x): kernel[(1,)](x)\n";
+    const AUTOKERNEL: &str = "KERNEL_TYPE = 'softmax'\ndef kernel_fn(x): kernel[(1,)](x)\n";
+    const CLASSES: &str =
+        "class Model: pass\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n";
+    const LINKED: &str =
+        "# warpsmith: ref=Model\nclass ModelNew:\n    def forward(self, x): return negate(x)\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.py");
+    let table = |entry: &str, reference: &str| {
+        format!(
+            "[[kernel]]\nfile = \"k.py\"\nentry = \"{entry}\"\nref = \"{reference}\"\nx = \"f32[N]\"\nN = 5\n"
+        )
+    };
+    let entries = |project: &str, code: &str| -> Vec<String> {
+        std::fs::write(folder.path().join("warpsmith.toml"), project).unwrap();
+        let text = format!("{KERNEL}{code}");
+        let head = Head { commit: "a1b2c3d".to_owned(), text: text.replace("[(1,)]", "[(2,)]") };
+        let found = find_all(&path, &text, &parse(&text), None);
+        assert_eq!(
+            found,
+            find_all_or_head(&path, &text, &parse(&text), None, Some(&head)),
+            "HEAD adds nothing"
+        );
+        let rung = |oracle: &Result<Oracle, OracleMiss>| {
+            oracle
+                .as_ref()
+                .map_or_else(|miss| format!("{:?}", miss.kind), |oracle| oracle.label.rung.to_string())
+        };
+        found
+            .iter()
+            .map(|one| format!("{} {}", one.entry.as_deref().unwrap_or("?"), rung(&one.oracle)))
+            .collect()
+    };
+    let unlinked = LINKED.replace("# warpsmith: ref=Model\n", "");
+    for (project, code, expected) in [
+        ("", format!("{COMMENT}{AUTOKERNEL}"), &["negate 4", "kernel_fn 0"][..]),
+        ("", format!("{CLASSES}{COMMENT}{LINKED}"), &["ModelNew 0", "negate 4"]),
+        ("", format!("{CLASSES}{COMMENT}{unlinked}"), &["negate 4", "ModelNew 0"]),
+        (
+            &table("twice", "torch.abs"),
+            format!("{COMMENT}def twice(x): kernel[(1,)](x)\n"),
+            &["negate 4", "twice 5"],
+        ),
+        (&table("negate", "torch.abs"), COMMENT.to_owned(), &["negate 4"]),
+        (
+            &table("negate", "torch.abs"),
+            format!("{CLASSES}{LINKED}{AUTOKERNEL}def negate(x): pass\n"),
+            &["ModelNew 0", "negate 5", "kernel_fn 0"],
+        ),
+        ("", format!("{AUTOKERNEL}{CLASSES}{unlinked}"), &["kernel_fn 0", "ModelNew 0"]),
+        // A comment on `kernel_fn` itself stands for the convention, whatever its type.
+        ("", format!("{AUTOKERNEL}{}", COMMENT.replace("negate", "kernel_fn")), &["kernel_fn 4"]),
+        ("", COMMENT.replace("negate", "kernel_fn") + "KERNEL_TYPE = 'mine'\n", &["kernel_fn 4"]),
+        ("", format!("{COMMENT}KERNEL_TYPE = 'mine'\n"), &["negate 4"]),
+    ] {
+        assert_eq!(entries(project, &code), expected, "{project}{code}");
+    }
+    // What cannot be read is told beside what can.
+    let broken = entries("[[kernel]\n", &format!("{COMMENT}{AUTOKERNEL}"));
+    assert!(
+        broken.len() == 2 && broken[0] == "negate 4" && broken[1].starts_with("? Described"),
+        "{broken:?}"
+    );
 }

@@ -88,6 +88,7 @@ fn a_wrong_case_is_written_down_only_for_the_text_that_was_judged() {
     wrong.case.definition = "silu".to_owned();
     wrong.case.axes = [("M".to_owned(), 4), ("N".to_owned(), 16)].into();
     let mut report = report_of(vec![wrong]);
+    report.entry = Some("silu".to_owned());
     report.provenance.source_hash = blake3::hash(text.as_bytes()).to_hex().to_string();
     server.next_check().finish(report);
     server.diagnostics();
@@ -96,6 +97,7 @@ fn a_wrong_case_is_written_down_only_for_the_text_that_was_judged() {
     let [made, filled] = [0, 1].map(|at| found[0]["edit"]["documentChanges"][at].clone());
     assert_eq!(made["kind"], "create");
     assert!(made["uri"].as_str().is_some_and(|uri| uri.ends_with("/repro_silu.py")), "{made}");
+    assert_eq!(made["options"]["overwrite"], false);
     assert!(filled["edits"][0]["newText"].as_str().is_some_and(|text| text.contains("warpsmith found: off")));
     server.edit(&uri, 2, (0, 0), (0, 0), "# changed\n");
     server.diagnostics();

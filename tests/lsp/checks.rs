@@ -3,7 +3,8 @@
 use serde_json::json;
 use warpsmith::judge::Code;
 use warpsmith::lsp::ext::{Health, ServerStatus};
-use warpsmith::oracle::OracleLabel;
+use warpsmith::oracle::{self, OracleLabel};
+use warpsmith::source;
 use warpsmith::spec::Dtype;
 
 use crate::support::{
@@ -95,6 +96,32 @@ fn the_save_of_a_helper_checks_the_open_files_that_may_use_it() {
             assert_eq!(server.lens_titles(&uri), [PASSED], "{import}");
         }
     }
+}
+
+/// A new file may say what is right, where before another did or none.
+#[test]
+fn an_unchanged_save_runs_again_when_it_is_described_in_another_way() {
+    let described_as = |told: String| {
+        let mut report = passed_report();
+        report.provenance.described_as = Some(told);
+        report
+    };
+    let path = std::path::Path::new("/kernels/copy.py");
+    let as_now = oracle::fingerprint(&oracle::find_all(path, COPY, &source::parse(COPY), None));
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(described_as("otherwise".to_owned()));
+    server.lens_until(&uri, PASSED);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(described_as(as_now));
+    server.lens_until(&uri, PASSED);
+    server.save(&uri, Some(COPY));
+    server.save(&uri, Some(&format!("# comment\n{COPY}")));
+    assert_eq!(server.lens_titles(&uri), [PASSED]);
+    assert_eq!(server.command("warpsmith.check", &uri), Ok(json!({ "run": 3 })), "nothing ran in between");
+    server.next_check().finish(passed_report());
+    server.lens_until(&uri, PASSED);
 }
 
 /// What says what is right stands in another file, and that one changed.

@@ -233,6 +233,25 @@ fn each_lens_shows_what_became_of_its_own_function() {
     server.lenses_until(&uri, &[PASSED, not_judged, LONELY]);
 }
 
+/// No launch of it is seen in the code, but it was launched and judged.
+#[test]
+fn a_kernel_that_was_launched_in_a_hidden_way_shows_its_verdict() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", &format!("{COPY}\n\n@triton.jit\ndef hidden(x):\n    tl.store(x, 0)\n"));
+    let mut both = launched("copy_kernel", case(16, Dtype::Float32));
+    both.launches.extend(launched("hidden", case(16, Dtype::Float32)).launches);
+    let wrong = warpsmith::judge::Finding { kernel: None, ..finding(Code::Mismatch, None, "off") };
+    for (record, title) in [
+        (both.clone(), "✓ AutoKernel copy · torch ref · 1 case · f32"),
+        (failing(both, wrong), "✗ wrong: mismatch · N=16 · f32"),
+    ] {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        server.next_check().finish(report_of(vec![record]));
+        server.lenses_until(&uri, &[title, title]);
+    }
+    server.diagnostics();
+}
+
 #[test]
 fn two_kernels_of_one_function_show_its_verdict() {
     let mut server = Server::start();

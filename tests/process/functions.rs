@@ -232,3 +232,74 @@ fn other_ways_to_say_what_is_right_speak_of_other_functions() {
     let expected = pairs(&[("negate", "passed"), ("twice", "wrong")]);
     assert_eq!((checked.exit, entries(&checked)), (Some(1), expected), "{}", checked.describe());
 }
+
+/// A right function that a comment describes hides nothing that is described in another way.
+#[test]
+fn what_is_described_in_several_ways_is_all_judged() {
+    let Some(python) = python_or_skip("what_is_described_in_several_ways_is_all_judged") else { return };
+    let right = function("negate", "-value", &comment("torch.neg"));
+    let wrong = function("twice", "2.5 * value", "");
+    let convention = wrong.replace("def twice(", "def kernel_fn(") + "\n\nKERNEL_TYPE = \"softmax\"\n";
+    let class = "\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return -x\n\n\ndef get_inputs():\n    \
+                 return [torch.rand(300)]\n\n\ndef get_init_inputs():\n    return []\n\n\n# warpsmith: ref=Model\nclass \
+                 ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return negate(x)\n";
+    let table = "[[kernel]]\nfile = \"several.py\"\nentry = \"twice\"\nref = \"torch.abs\"\nx = \"f32[N]\"\nN = 300\n";
+    let undescribed = function("negate", "-value", "");
+    let described = function("twice", "2.5 * value", &comment("torch.abs"));
+    for (text, project, expected) in [
+        ([HEAD, &right, &convention].concat(), "", [("negate", "passed"), ("kernel_fn", "wrong")]),
+        ([HEAD, &right, &wrong].concat(), table, [("negate", "passed"), ("twice", "wrong")]),
+        ([HEAD, &undescribed, &described, class].concat(), "", [("ModelNew", "passed"), ("twice", "wrong")]),
+    ] {
+        let sandbox = Sandbox::new(python.clone());
+        sandbox.write("warpsmith.toml", project);
+        let checked = sandbox.check(&sandbox.write("several.py", &text), &["--stage", "smoke,sweep"]);
+        assert_eq!((checked.exit, entries(&checked)), (Some(1), pairs(&expected)), "{}", checked.describe());
+        assert_eq!(checked.summary["not_judged"].as_array().map(Vec::len), Some(0), "{}", checked.describe());
+    }
+}
+
+/// Both have cases of one name; the wrong one is written down.
+#[test]
+fn a_repro_is_of_the_function_that_is_wrong() {
+    let Some(python) = python_or_skip("a_repro_is_of_the_function_that_is_wrong") else { return };
+    let sandbox = Sandbox::new(python);
+    let definition = r#"{"name": "neg", "op_type": "unary", "axes": {"N": {"type": "var"}},
+        "inputs": {"x": {"shape": ["N"], "dtype": "float32"}}, "outputs": {"y": {"shape": ["N"], "dtype": "float32"}},
+        "reference": "def run(x):\n    return -x\n"}"#;
+    sandbox.write("neg.json", definition);
+    let comment = "# warpsmith: definition=./neg.json N=300\n";
+    let text =
+        [HEAD, &function("good", "-value", comment), &function("bad", "2.5 * value", comment)].concat();
+    let file = sandbox.write("several.py", &text);
+    let repro = sandbox.run(&["repro", &file.display().to_string(), "-o", "-"]);
+    let script = String::from_utf8_lossy(&repro.stdout).into_owned();
+    assert!(script.contains("\"entry\": \"bad\""), "{script}{}", String::from_utf8_lossy(&repro.stderr));
+}
+
+/// As for the judged file itself: what is launched at its module level is nobody's check.
+#[test]
+fn a_reference_that_launches_kernels_on_import_is_not_imported() {
+    let Some(python) = python_or_skip("a_reference_that_launches_kernels_on_import_is_not_imported") else {
+        return;
+    };
+    let sandbox = Sandbox::new(python);
+    let other = [HEAD, &function("twice", "2 * value", ""), "\n\ndef right(x):\n    return -x\n"].concat();
+    let comment = "# warpsmith: ref=./other.py::right x=f32[N] N=300\n";
+    let file = sandbox.write("k.py", &[HEAD, &function("negate", "-value", comment)].concat());
+    sandbox.write("other.py", &other);
+    let fine = sandbox.check(&file, &["--stage", "smoke"]);
+    assert_eq!(fine.verdict(), "passed", "{}", fine.describe());
+    let touch =
+        "\n\nopen(__file__ + '.ran', 'w')\ntwice_kernel[(1,)](torch.zeros(1), torch.zeros(1), 1, BLOCK=1)\n";
+    let other = sandbox.write("other.py", &(other + touch));
+    let checked = sandbox.check(&file, &["--stage", "smoke"]);
+    assert_eq!(
+        (checked.exit, checked.codes().as_slice()),
+        (Some(2), &["reference-failed".to_owned()][..]),
+        "{}",
+        checked.describe()
+    );
+    let ran = |file: &std::path::Path| file.with_file_name("other.py.ran").exists();
+    assert!(checked.findings()[0]["message"].to_string().contains("launches `twice_kernel`") && !ran(&other));
+}

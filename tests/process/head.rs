@@ -375,3 +375,41 @@ fn a_function_that_writes_into_its_argument() {
     assert_eq!(checked.summary["oracle"]["rung"], 4);
     assert!(Path::new(&repository.folder).join(".git").is_dir());
 }
+
+/// One function is judged, the other is only the same as before, or is not: neither is taken for the other.
+#[test]
+fn a_judged_function_beside_one_that_is_compared() {
+    let Some(python) = python_or_skip("a_judged_function_beside_one_that_is_compared") else { return };
+    let repository = Repository::new(python);
+    let function = |name: &str, formula: &str, comment: &str| {
+        format!(
+            "\n\n@triton.jit\ndef {name}_kernel(x, y, n, BLOCK: tl.constexpr):\n    at = tl.arange(0, BLOCK)\n    value = \
+             tl.load(x + at, mask=at < n)\n    tl.store(y + at, {formula}, mask=at < n)\n\n\n{comment}def {name}(x):\n    y = \
+             torch.empty_like(x)\n    {name}_kernel[(1,)](x, y, x.numel(), BLOCK=64)\n    return y\n"
+        )
+    };
+    let file = |twice: &str, negate: &str| {
+        let twice = function("twice", twice, "# warpsmith: x=f32[N] N=5,60\n");
+        let negate = function("negate", negate, "# warpsmith: ref=torch.neg x=f32[N] N=5,60\n");
+        format!("import torch\nimport triton\nimport triton.language as tl\n{twice}{negate}")
+    };
+    let path = repository.commit("k.py", &file("2 * value", "-value"));
+    let run = |verb: &str, text: &str| {
+        repository.write("k.py", text);
+        let path = path.display().to_string();
+        let more: &[&str] = if verb == "repro" { &["-o", "-"] } else { &QUICK };
+        let output = repository.sandbox.run(&[&[verb, path.as_str()], more].concat());
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let (status, table) = run("check", &file("value + value", "-value"));
+    assert_eq!(status, Some(0), "{table}");
+    assert!(table.contains("\npassed · 2 functions · 1 only = HEAD · "), "{table}");
+    assert!(table.contains("twice: = passed") && table.contains("negate: ✓ passed"), "{table}");
+    let (status, table) = run("check", &file("value + value", "3 * value"));
+    assert!(status == Some(1) && table.contains("✗ wrong · 2 functions · 1 only = HEAD"), "{table}");
+    let (_, script) = run("repro", &file("3 * value", "3 * value"));
+    assert!(script.contains("\"entry\": \"negate\""), "{script}");
+    let (status, told) = run("repro", &file("3 * value", "-value"));
+    assert!(status != Some(0) && told.contains("a difference from HEAD cannot be written down"), "{told}");
+}

@@ -14,7 +14,7 @@ use super::inputs;
 use super::tolerance::{ErrorSources, tolerance};
 use super::{CaseRecord, Code, Report, Stage, Verdict};
 use crate::oracle::{
-    self, Described, ForeignFile, HeadReference, Mapping, Oracle, OracleLabel, OracleMiss, Reference, Variant,
+    self, ForeignFile, ForeignReference, Mapping, Oracle, OracleLabel, OracleMiss, Reference, Variant,
 };
 use crate::source;
 
@@ -42,27 +42,42 @@ pub enum ReproError {
     Io { path: PathBuf, source: std::io::Error },
 }
 
+/// A case to write down, of one judged function.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'a> {
+    pub record: &'a CaseRecord,
+    /// The function; several of a file may have cases of one name.
+    entry: &'a str,
+}
+
 /// The case to write down: the one with this label (as the table shows it, with or without its stage), or the
-/// first wrong one.
+/// first wrong one. Cases that were compared with HEAD are passed over.
 ///
 /// # Errors
 /// No such case.
-pub fn choose<'a>(report: &'a Report, asked: Option<&str>) -> Result<&'a CaseRecord, ReproError> {
-    let mut oracles = report.judgements().iter().filter_map(|part| part.oracle.as_ref()).peekable();
-    if oracles.peek().is_some() && oracles.all(OracleLabel::is_head) {
-        return Err(ReproError::AgainstHead);
-    }
-    let Some(asked) = asked else {
-        let wrong = |record: &&CaseRecord| record.verdict == Verdict::Wrong;
-        let found = report.all_cases().filter(wrong).find(|record| refusal(record).is_none());
-        return found.or_else(|| report.all_cases().find(wrong)).ok_or(ReproError::NothingWrong);
+pub fn choose<'a>(report: &'a Report, asked: Option<&str>) -> Result<Chosen<'a>, ReproError> {
+    let of_part = |part: &'a Report| {
+        let entry = part.entry.as_deref().unwrap_or_default();
+        part.cases.iter().map(move |record| Chosen { record, entry })
     };
-    let named = |record: &&CaseRecord| is_named(record, asked);
-    report.all_cases().find(named).ok_or_else(|| {
-        let labels: Vec<String> = report
-            .all_cases()
-            .map(|record| format!("  {} {}", record.case.stage, record.case.label()))
-            .collect();
+    let (against_head, others): (Vec<&Report>, Vec<&Report>) =
+        report.judgements().iter().partition(|part| part.oracle.as_ref().is_some_and(OracleLabel::is_head));
+    let judged = || others.iter().copied().flat_map(of_part);
+    let is_wrong = |chosen: &Chosen<'_>| chosen.record.verdict == Verdict::Wrong;
+    let named = |chosen: &Chosen<'_>| asked.is_none_or(|asked| is_named(chosen.record, asked));
+    let wrong = || judged().filter(|chosen| is_wrong(chosen) && named(chosen));
+    let found = wrong().find(|chosen| refusal(chosen.record).is_none()).or_else(|| wrong().next());
+    let found = found.or_else(|| judged().find(|chosen| asked.is_some() && named(chosen)));
+    found.ok_or_else(|| {
+        let mut compared = against_head.iter().copied().flat_map(of_part);
+        if others.is_empty()
+            || compared.any(|chosen| named(&chosen) && (asked.is_some() || is_wrong(&chosen)))
+        {
+            return ReproError::AgainstHead;
+        }
+        let Some(asked) = asked else { return ReproError::NothingWrong };
+        let label = |record: &CaseRecord| format!("  {} {}", record.case.stage, record.case.label());
+        let labels: Vec<String> = judged().map(|chosen| label(chosen.record)).collect();
         ReproError::NoSuchCase { asked: asked.to_owned(), known: labels.join("\n") }
     })
 }
@@ -90,28 +105,43 @@ pub fn is_named(record: &CaseRecord, asked: &str) -> bool {
     asked == label || staged.is_some_and(|(_, rest)| rest == label)
 }
 
-/// The text of the Python file. `path` and `text` are those of the check that gave `record`.
+/// A case of a function whose reference is a function as well.
+struct Call<'a> {
+    path: &'a Path,
+    oracle: &'a Oracle,
+    variant: &'a Variant,
+    record: &'a CaseRecord,
+    /// `None`: the Definition's own.
+    reference: Option<&'a ForeignReference>,
+}
+
+/// The text of the Python file. `path` and `text` are those of the check that gave `chosen`.
 ///
 /// # Errors
 /// A case that cannot be repeated outside, or a reference that cannot be read any more.
 pub fn script(
     path: &Path,
     text: &str,
-    record: &CaseRecord,
+    chosen: Chosen<'_>,
     kernel: Option<&str>,
 ) -> Result<String, ReproError> {
+    let record = chosen.record;
     if let Some(refusal) = refusal(record) {
         return Err(refusal);
     }
     let unusable = |error: String| ReproError::Unusable(error);
-    let oracle = oracle_of(path, text, record, kernel)?;
-    if let Reference::Module(reference) = &oracle.reference {
-        return module::script(path, text, record, (&oracle, reference));
-    }
+    let oracle = &oracle_of(path, text, chosen.entry, kernel)?;
+    let reference = match &oracle.reference {
+        Reference::Module(reference) => return module::script(path, text, record, (oracle, reference)),
+        Reference::Head(_) => return Err(ReproError::AgainstHead),
+        Reference::Ours => None,
+        Reference::Foreign(reference) => Some(reference),
+    };
     let variant = oracle.variants.iter().find(|variant| variant.definition.name == record.case.definition);
     let variant = variant.ok_or_else(|| unusable("the case belongs to another text".to_owned()))?;
-    let (reference, name) = reference(&oracle, variant)?;
-    let case = case(path, &oracle, variant, record, &name).map_err(unusable)?;
+    let call = Call { path, oracle, variant, record, reference };
+    let (reference, name) = reference_text(&call)?;
+    let case = case(&call, &name).map_err(unusable)?;
     Ok(format!(
         "{}\n\n{}\n\nKERNEL = {}\n\nREFERENCE = {}\n\nCASE = {}\n\nif __name__ == \"__main__\":\n    raise SystemExit(status_of(lambda: main(KERNEL, REFERENCE, CASE)))\n",
         literal(&heading(path, record)),
@@ -122,22 +152,13 @@ pub fn script(
     ))
 }
 
-/// Of several described functions the one whose case this is.
-fn oracle_of(
-    path: &Path,
-    text: &str,
-    record: &CaseRecord,
-    kernel: Option<&str>,
-) -> Result<Oracle, ReproError> {
+/// Of several described functions the one that was judged.
+fn oracle_of(path: &Path, text: &str, entry: &str, kernel: Option<&str>) -> Result<Oracle, ReproError> {
     let described = oracle::find_all(path, text, &source::parse(text), kernel);
-    let is_of_case = |one: &Described| {
-        let variants = one.oracle.iter().flat_map(|oracle| &oracle.variants);
-        variants.into_iter().any(|variant| variant.definition.name == record.case.definition)
-    };
-    let at = described.iter().position(is_of_case).unwrap_or(0);
     let unusable = |miss: OracleMiss| ReproError::Unusable(miss.to_string());
-    let nothing = || ReproError::Unusable("nothing says what is right".to_owned());
-    described.into_iter().nth(at).ok_or_else(nothing)?.oracle.map_err(unusable)
+    let gone = || ReproError::Unusable(format!("nothing says any more what `{entry}` should compute"));
+    let found = described.into_iter().find(|one| one.entry.as_deref() == Some(entry));
+    found.ok_or_else(gone)?.oracle.map_err(unusable)
 }
 
 /// What stands at the top: which case, what was found, how to run it.
@@ -166,32 +187,25 @@ fn docless(body: &str) -> &str {
 }
 
 /// The source of the reference (`None`: it is in the judged file) and its file's name.
-fn reference(oracle: &Oracle, variant: &Variant) -> Result<(Option<String>, String), ReproError> {
+fn reference_text(call: &Call<'_>) -> Result<(Option<String>, String), ReproError> {
     let name_of =
         |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    match &oracle.reference {
-        Reference::Ours => Ok((Some(variant.definition.reference.clone()), "reference.py".to_owned())),
-        Reference::Module(module) => Ok((None, name_of(&module.path))),
-        Reference::Head(_) => Err(ReproError::AgainstHead),
-        Reference::Foreign(foreign) => match &foreign.file {
-            ForeignFile::Same => Ok((None, String::new())),
-            ForeignFile::Text { path, text } => Ok((Some(text.clone()), name_of(path))),
-            ForeignFile::Other(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| ReproError::Io { path: path.clone(), source })?;
-                Ok((Some(text), name_of(path)))
-            }
-        },
+    let Some(reference) = call.reference else {
+        return Ok((Some(call.variant.definition.reference.clone()), "reference.py".to_owned()));
+    };
+    match &reference.file {
+        ForeignFile::Same => Ok((None, String::new())),
+        ForeignFile::Text { path, text } => Ok((Some(text.clone()), name_of(path))),
+        ForeignFile::Other(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| ReproError::Io { path: path.clone(), source })?;
+            Ok((Some(text), name_of(path)))
+        }
     }
 }
 
-fn case(
-    path: &Path,
-    oracle: &Oracle,
-    variant: &Variant,
-    record: &CaseRecord,
-    reference_file: &str,
-) -> Result<Value, String> {
+fn case(call: &Call<'_>, reference_file: &str) -> Result<Value, String> {
+    let Call { path, oracle, variant, record, reference } = *call;
     let definition = &variant.definition;
     let prepared = inputs::prepare(definition, &record.case, String::new(), record.seed, true)
         .map_err(|error| error.to_string())?
@@ -224,13 +238,8 @@ fn case(
     let options = definition.options();
     let options = options.map(|(name, value)| json!({"parameter": name, "value": value, "optional": true}));
     let arguments: Vec<Value> = inputs.chain(outputs).chain(options).collect();
-    let (function, by_position) = match &oracle.reference {
-        Reference::Ours => ("run", true),
-        Reference::Foreign(function) | Reference::Head(HeadReference { function, .. }) => {
-            (function.function.as_str(), false)
-        }
-        Reference::Module(module) => (module.class.as_str(), false),
-    };
+    let (function, by_position) =
+        reference.map_or(("run", true), |reference| (reference.function.as_str(), false));
     let order: Vec<&String> = match by_position {
         true => definition.inputs.iter().map(|(name, _)| name).collect(),
         false => variant.parameters.iter().map(|mapping| &mapping.input).collect(),

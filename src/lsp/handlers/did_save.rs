@@ -1,6 +1,7 @@
 use tower_lsp::ls_types::{DidSaveTextDocumentParams, Uri};
 
-use crate::lsp::dependents::may_rest_on;
+use crate::judge::real_path;
+use crate::lsp::dependents::{Saved, may_rest_on};
 use crate::lsp::file_state::FileState;
 use crate::lsp::global_state::GlobalState;
 use crate::lsp::runs::Cause;
@@ -29,6 +30,7 @@ pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParam
         tracing::debug!(uri = uri.as_str(), %refusal, "no check on this save");
     }
     let Some(saved) = state.files.get(&uri).and_then(|file| file.path.clone()) else { return };
+    let saved = Saved { real: real_path(&saved), path: saved };
     let rests_on_it = |(other, file): (&Uri, &FileState)| may_rest_on(file, &saved).then(|| other.clone());
     let dependents: Vec<Uri> = state.files.iter().filter_map(rests_on_it).collect();
     for other in dependents {

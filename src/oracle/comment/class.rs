@@ -47,6 +47,11 @@ pub(in crate::oracle) fn class_link(
     Ok(found)
 }
 
+/// Whether [`class_link`] reads this comment, so that it describes no function.
+pub(super) fn is_of_class(text: &str, block: &Block, usual: Option<&str>) -> bool {
+    block.class.is_some() || described(text, block, usual).is_ok_and(|found| found.is_some())
+}
+
 fn described(
     text: &str,
     block: &Block,

@@ -43,9 +43,14 @@ use crate::source::SourceModel;
 use crate::spec::Definition;
 
 /// Each function that a comment for us describes, in order; empty when there is no such comment.
-/// `head` is what to compare with where a comment says what the inputs are and names no reference.
-pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel, head: Option<&Head>) -> Vec<Described> {
-    let judged = Judged { path, text, model };
+/// `head` is what to compare with where a comment says what the inputs are and names no reference. `linked`: comments
+/// that describe a class were read already, with this class as the usual one.
+pub(super) fn find_all(
+    judged: &Judged<'_>,
+    head: Option<&Head>,
+    linked: Option<Option<&str>>,
+) -> Vec<Described> {
+    let Judged { path, text, model } = *judged;
     let base = path.parent().unwrap_or(Path::new(""));
     let failed = |entry, error| Described { entry, oracle: Err(miss(error)) };
     let blocks = match place::blocks(text) {
@@ -54,6 +59,9 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel, head: Optio
     };
     let mut described: Vec<Described> = Vec::new();
     for block in blocks {
+        if linked.is_some_and(|usual| class::is_of_class(text, &block, usual)) {
+            continue;
+        }
         let lines: Vec<parse::Line<'_>> =
             block.lines.iter().map(|line| (line.start, text.get(line.clone()).unwrap_or_default())).collect();
         let parsed = parse::parse(&lines, block.range.clone());
@@ -71,7 +79,7 @@ pub(super) fn find_all(path: &Path, text: &str, model: &SourceModel, head: Optio
             (Ok(parsed), Ok(entry)) => {
                 let statement = Statement { parsed: &parsed, entry: &entry, base };
                 let oracle = match head {
-                    _ if says_what_is_right(&parsed) => oracle_of(&statement, &judged),
+                    _ if says_what_is_right(&parsed) => oracle_of(&statement, judged),
                     Some(head) => against_head::given(path, model, &parsed, &entry, head),
                     None => Err(OracleMiss::new(MissKind::NoReference, Some(parsed.range.clone()))),
                 };

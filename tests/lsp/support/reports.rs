@@ -129,6 +129,7 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
             numpy: None,
             source_hash: String::new(),
             described_by: Default::default(),
+            described_as: None,
         },
         timeline: Timeline::default(),
     }

@@ -23,14 +23,26 @@ const BESIDE: [&str; 2] = ["model.py", "reference.py"];
 /// Sizes that one comment may ask for: each has a process of its own.
 const MOST_SIZES: usize = 16;
 
+/// A class that comments describe, or why they cannot be used.
+pub(in crate::oracle) struct Linked {
+    /// The class, where that much is known.
+    pub(in crate::oracle) entry: Option<String>,
+    /// The class that comments above functions may mean too.
+    pub(in crate::oracle) usual: Option<&'static str>,
+    pub(in crate::oracle) oracle: Result<Oracle, OracleMiss>,
+}
+
 /// A class that a comment describes.
-pub(in crate::oracle) fn linked(file: &File<'_>) -> Option<Result<Oracle, OracleMiss>> {
+pub(in crate::oracle) fn linked(file: &File<'_>) -> Option<Linked> {
     let usual = file.model.bindings.iter().any(|binding| binding.name == ENTRY).then_some(ENTRY);
     match class_link(file.text, usual) {
         // What is wrong with comments is told by whoever reads those above functions.
         Err(_) if usual.is_none() => None,
-        Err(error) => Some(Err(comment_miss(error))),
-        Ok(link) => link.map(|link| described(file, &link)),
+        Err(error) => Some(Linked { entry: None, usual, oracle: Err(comment_miss(error)) }),
+        Ok(link) => {
+            let link = link?;
+            Some(Linked { oracle: described(file, &link), entry: Some(link.entry), usual })
+        }
     }
 }
 
