@@ -22,27 +22,6 @@ use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
 
-/// Modules that change only with the environment. Whatever else is imported may be a file of the user's.
-const STEADY_MODULES: [&str; 17] = [
-    "abc",
-    "collections",
-    "contextlib",
-    "dataclasses",
-    "enum",
-    "functools",
-    "itertools",
-    "math",
-    "numpy",
-    "operator",
-    "os",
-    "sys",
-    "torch",
-    "triton",
-    "typing",
-    "typing_extensions",
-    "warnings",
-];
-
 /// Progress inside one case is passed on at most this often.
 const CASE_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -385,7 +364,7 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
                 // Whatever was compared with HEAD: there may be another by now.
                 && !outcome.report.compares_with_head()
                 && outcome.code_hash == code_hash
-                && file.model.imports.iter().all(|module| STEADY_MODULES.contains(&&**module))
+                && file.model.unsteady_imports().next().is_none()
                 && is_still_described(file, &outcome.report) =>
         {
             Err(Refusal::Unchanged)

@@ -95,6 +95,27 @@ pub enum LaunchContext {
     Main,
 }
 
+/// Modules that change only with the environment. Whatever else is imported may be a file of the user's.
+const STEADY_MODULES: [&str; 17] = [
+    "abc",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "numpy",
+    "operator",
+    "os",
+    "sys",
+    "torch",
+    "triton",
+    "typing",
+    "typing_extensions",
+    "warnings",
+];
+
 /// All that is known of one Python source text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceModel {
@@ -158,6 +179,11 @@ impl SourceModel {
     /// The module-level function of this name that a call would find.
     pub fn function(&self, name: &str) -> Option<&ModuleFunction> {
         self.functions.iter().rfind(|function| function.name == name)
+    }
+
+    /// Imports that may be files of the user's, as [`Self::imports`] has them.
+    pub fn unsteady_imports(&self) -> impl Iterator<Item = &str> {
+        self.imports.iter().map(String::as_str).filter(|module| !STEADY_MODULES.contains(module))
     }
 
     /// Kernels of this name or [`KernelId`].

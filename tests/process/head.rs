@@ -413,3 +413,21 @@ fn a_judged_function_beside_one_that_is_compared() {
     let (status, told) = run("repro", &file("3 * value", "-value"));
     assert!(status != Some(0) && told.contains("a difference from HEAD cannot be written down"), "{told}");
 }
+
+/// Both versions run with the helper on the disk, so they agree whatever became of it; that is told.
+#[test]
+fn a_change_in_what_is_imported_is_listed_as_not_seen() {
+    let Some(python) = python_or_skip("a_change_in_what_is_imported_is_listed_as_not_seen") else { return };
+    let repository = Repository::new(python);
+    repository.write("helper.py", "import triton\n\n\n@triton.jit\ndef shift(x):\n    return x + 1.0\n");
+    let text = SOFTMAX
+        .replace("import triton\n", "import triton\nfrom helper import shift\n")
+        .replace("e / tl.sum(e, 0)", "shift(e / tl.sum(e, 0))");
+    let file = repository.commit("soft.py", &text);
+    repository.write("helper.py", "import triton\n\n\n@triton.jit\ndef shift(x):\n    return x + 2.0\n");
+    repository.write("soft.py", &text.replace("e = tl.exp", "e = 1.0 * tl.exp"));
+    let checked = repository.sandbox.check(&file, &QUICK);
+    assert_eq!(checked.verdict(), "passed", "{}", checked.describe());
+    let told = checked.summary["not_run"].to_string();
+    assert!(told.contains("changes in `helper`"), "{told}");
+}

@@ -1,6 +1,7 @@
 //! Rung 3: nothing says what is right, so the function is compared with its own version at HEAD, on inputs that a
 //! comment gives or that the code shows.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use super::infer::{infer, same_inputs};
 use super::parse::Parsed;
 use super::{mappings, miss, same_name};
 use crate::oracle::{
-    Described, ForeignFile, ForeignReference, HEAD_RUNG, Head, HeadReference, MissKind, NO_REFERENCE, Oracle,
-    OracleLabel, OracleMiss, Reference, Variant,
+    Described, ForeignFile, ForeignReference, HEAD_RUNG, Head, HeadReference, LeftOut, MissKind,
+    NO_REFERENCE, Oracle, OracleLabel, OracleMiss, Reference, Variant,
 };
 use crate::source::{self, LaunchContext, ModuleFunction, SourceModel};
 
@@ -82,6 +83,17 @@ fn other_at_head(entry: &str, commit: &str, why: String) -> OracleMiss {
     OracleMiss::new(MissKind::OtherAtHead { entry, commit, why }, None)
 }
 
+/// Both versions run with the same helpers, so what changed there does not show.
+fn left_out(models: (&SourceModel, &SourceModel)) -> Vec<LeftOut> {
+    let modules: BTreeSet<&str> = models.0.unsteady_imports().chain(models.1.unsteady_imports()).collect();
+    let of_module = |module: &str| match module {
+        "." => "changes in modules that are imported from this package".to_owned(),
+        name => format!("changes in `{name}`"),
+    };
+    let why = "only this file is taken from HEAD; what it imports is that on the disk in both versions";
+    modules.into_iter().map(|module| LeftOut::new(of_module(module), why)).collect()
+}
+
 /// `models`: now and at HEAD.
 fn oracle(
     models: (&SourceModel, &SourceModel),
@@ -114,7 +126,7 @@ fn oracle(
         }],
         reference: Reference::Head(reference),
         destinations,
-        left_out: Vec::new(),
+        left_out: left_out(models),
         files: Vec::new(),
     })
 }
