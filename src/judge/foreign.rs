@@ -5,12 +5,12 @@
 
 use tokio::sync::Mutex;
 
-use super::assess;
 use super::head::AtHeadByCase;
 use super::inputs::Prepared;
 use super::load::{IMPORT_WALL_S, open_request};
 use super::run::{CASE_WALL_S, CheckRun, Source, fresh_name, read};
 use super::{Code, Finding, Verdict};
+use super::{assess, ends};
 use crate::oracle::Variant;
 use crate::runner::Worker;
 use crate::runner::protocol::{
@@ -158,7 +158,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 Err(message) => Finding::plain(Code::JudgeFailed, message),
             },
             Ok(Outcome::Raised(raised)) => {
-                let finding = assess::raised_finding(&raised);
+                let finding = ends::raised_finding(&raised);
                 match finding.code {
                     Code::TooLarge => finding,
                     _ => foreign.raised(finding, " cannot be loaded"),
@@ -166,7 +166,7 @@ impl<W: Worker> CheckRun<'_, W> {
             }
             Ok(Outcome::Died(died)) => {
                 process.deaths += 1;
-                let told = assess::died_at_import_finding(&died, IMPORT_WALL_S);
+                let told = ends::died_at_import_finding(&died, IMPORT_WALL_S);
                 foreign.ended(&told, "cannot be loaded")
             }
             Ok(Outcome::Failed { message, .. }) => Finding::plain(Code::JudgeFailed, message),
@@ -354,13 +354,13 @@ impl<W: Worker> CheckRun<'_, W> {
             }
             Ok(Outcome::Raised(raised)) => {
                 let on = if widened { " on float64 inputs" } else { "" };
-                Err(foreign.raised(assess::raised_finding(&raised), on))
+                Err(foreign.raised(ends::raised_finding(&raised), on))
             }
             Ok(Outcome::Died(died)) => {
                 let mut process = foreign.process.lock().await;
                 process.opened = None;
                 process.deaths += 1;
-                let told = assess::died_finding(&died, CASE_WALL_S);
+                let told = ends::died_finding(&died, CASE_WALL_S);
                 Err(foreign.ended(&told, "failed"))
             }
             Ok(Outcome::Failed { code, message }) => Err(Finding::plain(

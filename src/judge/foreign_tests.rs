@@ -27,7 +27,7 @@ fn a_cancelled_check_is_no_failure_of_the_reference() {
         ("memory", Code::ReferenceFailed),
     ] {
         let died = died(reason);
-        for told in [assess::died_at_import_finding(&died, 1.0), assess::died_finding(&died, 1.0)] {
+        for told in [ends::died_at_import_finding(&died, 1.0), ends::died_finding(&died, 1.0)] {
             let ended = foreign().ended(&told, "cannot be loaded");
             assert_eq!(ended.code, code, "{reason}");
             assert!(

@@ -1,7 +1,7 @@
 //! The candidate's process: the file is imported, the entry's signature looked at, the references given to
 //! the judge runner.
 
-use super::assess;
+use super::ends;
 use super::run::{CheckRun, JUDGE_WALL_S, Source, fresh_name, read};
 use super::stages;
 use super::{Code, Finding, NotRun};
@@ -110,7 +110,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 Err(message) => judge_failed(message),
             },
             Ok(Outcome::Raised(raised)) => {
-                let mut finding = assess::raised_finding(&raised);
+                let mut finding = ends::raised_finding(&raised);
                 if finding.code == Code::Raised {
                     // At import nothing of the kernel has run yet: it cannot be called wrong.
                     finding.code = Code::ImportError;
@@ -118,7 +118,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 }
                 finding
             }
-            Ok(Outcome::Died(died)) => assess::died_at_import_finding(&died, IMPORT_WALL_S),
+            Ok(Outcome::Died(died)) => ends::died_at_import_finding(&died, IMPORT_WALL_S),
             Ok(Outcome::Failed { code, message }) => unavailable(&code, message),
             Err(error) => judge_failed(error.to_string()),
         };

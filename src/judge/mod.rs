@@ -6,6 +6,7 @@ mod assess_trials;
 pub mod case;
 pub mod check;
 mod comparison;
+mod ends;
 mod engine;
 mod environment;
 mod foreign;
