@@ -298,6 +298,7 @@ fn mistakes_about_axes_that_follow_are_told() {
         r#""derived": { "H": "2 * M" },"#,
         r#""derived": { "P": "2 * N" },"#,
         r#""derived": { "P": "2 * P" },"#,
+        r#""derived": { "P": "M", "M": "P" },"#,
         r#""derived": { "P": "M" }, "smoke": { "M": 3, "P": 3 },"#,
         r#""derived": { "P": "M" }, "ranges": { "Q": [1, 2], "M": [3, 2] },"#,
         r#""derived": { "P": "M" }, "ranges": { "M": [1], "P": ["one", 2] },"#,
