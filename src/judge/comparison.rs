@@ -163,3 +163,38 @@ pub(super) fn without_truth(record: &CaseRecord) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::spec::Dtype;
+    use crate::{oracle, source};
+
+    /// However long a sum is said to be, it widens the tolerance no further than the shape can.
+    #[test]
+    fn a_told_sum_is_no_longer_than_the_axes_have_points() {
+        let length = |told: &str| {
+            let text = format!(
+                "import triton\n\n@triton.jit\ndef k(x): pass\n\n# warpsmith: ref=torch.neg x=f32[M,N] M=3 N=50 \
+                 tol=sum({told})\ndef f(x): k[(1,)](x)\n"
+            );
+            let oracle = oracle::find(Path::new("f.py"), &text, &source::parse(&text), None).unwrap();
+            let case = Case {
+                stage: Stage::Sweep,
+                definition: "f".to_owned(),
+                axes: BTreeMap::from([("M".to_owned(), 3), ("N".to_owned(), 50)]),
+                dtype: Dtype::Float32,
+                layout: "contiguous".to_owned(),
+                profile: "default".to_owned(),
+                scalars: BTreeMap::new(),
+                options: BTreeMap::new(),
+                coverage: Coverage::Full,
+            };
+            longest_sum(&oracle.variants[0].definition, &case).unwrap()
+        };
+        assert_eq!(["1000000000000000", "N", "2*N", "M*N"].map(length), [150, 50, 100, 150]);
+    }
+}
