@@ -13,7 +13,6 @@ mod hover;
 mod initialize;
 mod lenses;
 mod lifecycle;
-mod process;
 mod progress;
 mod stubborn_clients;
 mod sync;

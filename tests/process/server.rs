@@ -101,15 +101,16 @@ impl Server {
         diagnostics.iter().filter_map(|found| found["code"].as_str().map(str::to_owned)).collect()
     }
 
-    pub(crate) fn ended_within(&mut self, limit: Duration) -> bool {
+    /// The status with which it ended by itself; `None` when it still runs.
+    pub(crate) fn status_within(&mut self, limit: Duration) -> Option<i32> {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
-            if self.child.try_wait().expect("waitable").is_some() {
-                return true;
+            if let Some(status) = self.child.try_wait().expect("waitable") {
+                return status.code();
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        false
+        None
     }
 }
 

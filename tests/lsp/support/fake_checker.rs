@@ -76,21 +76,3 @@ impl Checker for FakeChecker {
         })
     }
 }
-
-/// A checker whose checks never end and do not listen.
-pub(crate) fn idle_checker() -> Arc<dyn Checker> {
-    Arc::new(IdleChecker)
-}
-
-struct IdleChecker;
-
-impl Checker for IdleChecker {
-    fn check<'a>(
-        &'a self,
-        _: CheckRequest,
-        _: UnboundedSender<CheckEvent>,
-        _: CancellationToken,
-    ) -> BoxFuture<'a, Report> {
-        Box::pin(std::future::pending())
-    }
-}

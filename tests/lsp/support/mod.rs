@@ -5,7 +5,7 @@ mod fake_checker;
 mod reports;
 
 pub(crate) use client::{Builder, Server};
-pub(crate) use fake_checker::{Call, idle_checker};
+pub(crate) use fake_checker::Call;
 pub(crate) use reports::{
     case, could_not_run, failing, finding, launched, mismatch, passed_report, place, report_of,
 };
