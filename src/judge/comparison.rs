@@ -170,8 +170,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::oracle;
+    use crate::source;
     use crate::spec::Dtype;
-    use crate::{oracle, source};
 
     /// However long a sum is said to be, it widens the tolerance no further than the shape can.
     #[test]
