@@ -57,6 +57,7 @@ impl<W: Worker> CheckRun<'_, W> {
             truth,
             // Of a function that a comment names nobody knows that it is linear, and one may be exact by chance.
             exact_if_agree: case.profile == EXACT_INTEGERS && !definition.extras.only_sizes,
+            tf32: false,
             wall_s: JUDGE_WALL_S,
         });
         let compared = self.worker.request(request).await;

@@ -178,10 +178,12 @@ pub(super) fn open_request(
         entry: entry.to_owned(),
         search_paths: source.search_paths.clone(),
         environment: Default::default(),
+        blocking: false,
         limits: Limits {
             import_wall_s: IMPORT_WALL_S,
             address_space_bytes: ADDRESS_SPACE_BYTES,
             resident_bytes: source.resident_bytes,
+            device_bytes: 0,
             output_tail_bytes: 64 * 1024,
         },
         module,

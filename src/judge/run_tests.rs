@@ -101,6 +101,9 @@ impl Worker for FakeWorker {
                 self.note("release");
                 done(json!({}))
             }
+            Request::DeviceState | Request::Ceilings(_) | Request::Time(_) => {
+                unreachable!("asked of a GPU only")
+            }
             Request::Close { .. } => {
                 self.note("close");
                 self.closed.notify_waiters();

@@ -12,6 +12,7 @@
 //! `"Infinity"` and `"-Infinity"` (see [`Number`]).
 
 mod compare;
+mod device;
 mod module;
 mod run;
 
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::compare::*;
+pub use self::device::*;
 pub use self::module::{ModuleRole, ModuleSide, Problem, ProblemValue, Retake, Take};
 pub use self::run::*;
 use crate::spec::Dtype;
@@ -74,6 +76,12 @@ pub enum Request {
     Repeat { case: CaseId },
     /// Frees a case's memory in every process. Done: `{}`.
     Release { case: CaseId },
+    /// How much memory the GPU has left. Done: [`DeviceState`].
+    DeviceState,
+    /// What the GPU reaches at best. Done: [`MeasuredCeilings`].
+    Ceilings(MeasureCeilings),
+    /// Times a candidate on a case that passed. Done: [`TimedSides`].
+    Time(Time),
     /// Kills a code runner and its whole process group. A pending [`Request::Run`] or
     /// [`Request::Open`] on it is answered with [`Outcome::Died`], reason `killed`. Done: `{}`.
     Close { runner: RunnerId },
@@ -108,6 +116,8 @@ pub struct Open {
     pub search_paths: Vec<String>,
     /// Environment variables set in the runner before the import.
     pub environment: BTreeMap<String, String>,
+    /// On a GPU: the host waits for every launch, so that an error is told at the launch it belongs to.
+    pub blocking: bool,
     pub limits: Limits,
     /// The entry is a class of a KernelBench problem.
     pub module: Option<ModuleRole>,
@@ -122,6 +132,8 @@ pub struct Limits {
     pub address_space_bytes: u64,
     /// Resident memory (whole process group) above which the supervisor kills it, in bytes.
     pub resident_bytes: u64,
+    /// Memory of the GPU that the runner may allocate, in bytes; of no meaning without one.
+    pub device_bytes: u64,
     /// Bytes of stdout and stderr kept, the newest; the rest is read and dropped.
     pub output_tail_bytes: u64,
 }
@@ -273,7 +285,11 @@ pub struct Raised {
     /// Class of the exception, without module: `ModuleNotFoundError`.
     pub exception: String,
     pub message: String,
-    /// `syntax-error`, `import-error`, `out-of-memory`, `unsupported`, `compile-error`, or `raised`.
+    /// `syntax-error`, `import-error`, `out-of-memory`, `unsupported`, `compile-error`, or `raised`. On a GPU also
+    /// `out-of-resources` (a launch asks for more shared memory or registers than there are) and `cuda-error` (the
+    /// driver refused a launch); and, after which the runner ends with status 17 because its context is of no more
+    /// use, `illegal-access`, `misaligned-access`, `illegal-instruction`, `device-assert`, `launch-timeout`,
+    /// `launch-failed` and `device-lost`.
     pub code: String,
     /// For `import-error`: the missing package.
     pub missing: Option<String>,
@@ -332,10 +348,19 @@ pub enum Event {
         torch: Option<String>,
         triton: Option<String>,
         numpy: Option<String>,
+        /// `cuda:N` when it was started for a GPU.
+        #[serde(default)]
+        device: Option<String>,
     },
     /// torch and Triton are imported; runners can be forked from now on (requests before it wait).
-    Warm { import_ms: f64, resident_bytes: u64 },
-    /// The environment cannot be used; every request is answered `failed` with this code.
+    Warm {
+        import_ms: f64,
+        resident_bytes: u64,
+        #[serde(default)]
+        device: Option<WarmDevice>,
+    },
+    /// The environment cannot be used; every request is answered `failed` with this code. Those of a GPU are
+    /// `no-driver`, `no-device` and `device-unusable`.
     Unavailable { code: String, message: String },
     /// Programs interpreted so far in a running case, at most ten a second.
     Progress { case: CaseId, programs_done: u64, programs: u64 },

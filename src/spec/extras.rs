@@ -69,6 +69,10 @@ pub struct Extras {
     /// Python source of a float64 reference of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_f64: Option<String>,
+    /// Python source of the strongest plain PyTorch equivalent, which a Solution is timed against: `run` with the
+    /// inputs in the case's dtype. The reference is that when nothing stands here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
 }
 
 impl Extras {

@@ -11,7 +11,7 @@ use super::load::{check_run, read_dtype};
 use super::problem::JsonPath;
 use super::reader::{At, Object, Reader, listed};
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "dtypes",
     "args",
     "vary",
@@ -30,6 +30,7 @@ const KEYS: [&str; 18] = [
     "precision",
     "deterministic",
     "reference_f64",
+    "baseline",
 ];
 
 pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Definition) -> Extras {
@@ -59,7 +60,8 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Object<'_>, definition: &Defi
         tolerance: read_tolerance(reader, &object, definition),
         precision: read_precision(reader, &object),
         deterministic: reader.boolean(&object, "deterministic"),
-        reference_f64: read_reference_f64(reader, &object, definition),
+        reference_f64: read_source(reader, &object, "reference_f64", definition),
+        baseline: read_source(reader, &object, "baseline", definition),
     }
 }
 
@@ -418,12 +420,14 @@ fn read_precision(reader: &mut Reader<'_>, object: &Object<'_>) -> Precision {
     }
 }
 
-fn read_reference_f64(
+/// Python source that defines `run` with the Definition's inputs.
+fn read_source(
     reader: &mut Reader<'_>,
     object: &Object<'_>,
+    name: &str,
     definition: &Definition,
 ) -> Option<String> {
-    let at = object.get("reference_f64")?;
+    let at = object.get(name)?;
     let path: JsonPath = at.path.clone();
     let source = reader.string(&at, "Python source that defines `run`")?;
     check_run(reader, &path, source, &definition.inputs)?;

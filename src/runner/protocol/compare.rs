@@ -20,6 +20,8 @@ pub struct Compare {
     /// Where the reference in the case's dtype equals the float64 one in every element, the operation is
     /// exact on these inputs, and so must be the candidate.
     pub exact_if_agree: bool,
+    /// Our references multiply float32 as TF32, where the Definition allows it.
+    pub tf32: bool,
     /// Where a reference that is not ours left its values; `None` when the judge computes them.
     pub truth: Option<ForeignTruth>,
 }
@@ -65,6 +67,9 @@ pub struct Compared {
     pub outputs: Vec<OutputErrors>,
     /// Inputs whose bytes are no longer those that the judge made.
     pub inputs_changed: Vec<String>,
+    /// On a GPU: tensors of the case around which memory was written that belongs to none.
+    #[serde(default)]
+    pub written_outside: Vec<String>,
 }
 
 /// What was measured on one output, against the float64 reference.
