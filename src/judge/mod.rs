@@ -6,6 +6,7 @@ mod assess_trials;
 pub mod case;
 pub mod check;
 mod comparison;
+mod device_faults;
 mod ends;
 mod engine;
 mod environment;
@@ -14,6 +15,7 @@ mod head;
 mod inputs;
 mod layouts;
 mod load;
+pub mod means;
 mod module;
 mod obstacles;
 mod packed;
@@ -23,17 +25,20 @@ pub mod record;
 mod report;
 pub mod repro;
 mod run;
+mod sources;
 mod stages;
 mod tolerance;
 mod trials;
 mod unstated;
 pub mod verdict;
+mod workers;
 
 pub use crate::oracle::Draft;
 pub use case::{
     AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, RANDOM_AFFINE_PROFILE, Stage,
 };
 pub use engine::{Engine, EngineOptions, draft_comment};
+pub use means::OnGpu;
 pub use obstacles::unknown_name;
 pub use report::Report;
 pub(crate) use verdict::real_path;
