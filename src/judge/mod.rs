@@ -24,6 +24,7 @@ mod report;
 pub mod repro;
 mod run;
 mod stages;
+pub mod timing;
 mod tolerance;
 mod trials;
 mod unstated;
@@ -36,5 +37,6 @@ pub use case::{
 pub use engine::{Engine, EngineOptions, draft_comment};
 pub use obstacles::unknown_name;
 pub use report::Report;
+pub use timing::{NoTiming, Timing};
 pub(crate) use verdict::real_path;
 pub use verdict::{BadElement, CaseRecord, Code, Finding, NotJudged, NotRun, Provenance, Timeline, Verdict};
