@@ -44,9 +44,15 @@ impl Draws {
         Self { key: [seed as u32, (seed >> 32) as u32], purpose: [word(0), word(4)], next: 0 }
     }
 
-    pub(super) fn next_u64(&mut self) -> u64 {
+    /// The next four words.
+    pub(super) fn next_words(&mut self) -> [u32; 4] {
         let words = block([self.next, 0, self.purpose[0], self.purpose[1]], self.key);
         self.next = self.next.wrapping_add(1);
+        words
+    }
+
+    pub(super) fn next_u64(&mut self) -> u64 {
+        let words = self.next_words();
         u64::from(words[0]) | (u64::from(words[1]) << 32)
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::Report;
+use super::timing::{not_timed_json, timing_json};
 use super::verdict::{CaseRecord, Finding, NotRun};
 use crate::runner::protocol::{OutputErrors, Sample};
 
@@ -15,7 +16,8 @@ pub const CASE_SCHEMA: &str = "warpsmith.case/1";
 /// The `schema` of [`summary_json`].
 pub const SUMMARY_SCHEMA: &str = "warpsmith.summary/1";
 
-/// One case as one JSON object. `timing` is always null here: an interpreter measures nothing.
+/// One case as one JSON object. `timing` is null: a case is run to be compared. Times belong to a function and a shape
+/// and stand in the summary.
 pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
     let case = &record.case;
     let first = record.findings.first();
@@ -94,6 +96,8 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
             "cases": counts(part),
             "findings": part.findings,
             "not_run": part.not_run,
+            "timings": part.timings.iter().map(timing_json).collect::<Vec<Value>>(),
+            "not_timed": part.not_timed.iter().map(not_timed_json).collect::<Vec<Value>>(),
         })
     });
     json!({
@@ -107,6 +111,8 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
         "not_run": not_run(report),
         "functions": functions.collect::<Vec<Value>>(),
         "not_judged": report.not_judged,
+        "timings": report.all_timings().map(timing_json).collect::<Vec<Value>>(),
+        "not_timed": report.all_not_timed().map(not_timed_json).collect::<Vec<Value>>(),
         "timeline_ms": report.timeline,
         "provenance": report.provenance,
     })
@@ -135,7 +141,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::judge::{Case, Code, Coverage, Stage, Verdict};
+    use crate::judge::{Case, Code, Coverage, NoTiming, Stage, Verdict, timing};
     use crate::spec::Dtype;
 
     const PAGE: &str = include_str!("../../docs/records.md");
@@ -176,6 +182,39 @@ mod tests {
         }
         let exact = serde_json::from_value(json!({"index": [0], "expected": 1, "got": 2, "allowed": 0}));
         assert_eq!(sample_json(&exact.expect("a sample"))["decided_by"], "exact");
+    }
+
+    #[test]
+    fn every_key_of_a_time_is_documented() {
+        let (_, section) = PAGE.split_once("## Times").expect("a section");
+        let mut timing = timing::samples::timing();
+        timing.changes =
+            vec![timing::Change { against: timing::Against::Head, ratio: 1.2, low: 1.1, high: 1.3 }];
+        let missing = NoTiming::new(Some(timing.subject.clone()), timing::NoTimingCode::Failed, "");
+        let mut report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
+        report.timings.push(timing);
+        report.not_timed.push(missing);
+        let summary = summary_json(Path::new("/k.py"), &report);
+        let (timing, missing) = (&summary["timings"][0], &summary["not_timed"][0]);
+        for value in [
+            timing,
+            &timing["latency"],
+            &timing["latency"]["cold_us"],
+            &timing["speedup"],
+            &timing["gpu"],
+            &timing["versions"],
+            &timing["roofline"],
+            &timing["changes"][0],
+            missing,
+            &missing["subject"],
+        ] {
+            for key in value.as_object().expect("an object").keys() {
+                assert!(section.contains(&format!("`{key}`")), "{key} in {value}");
+            }
+        }
+        for code in timing::NoTimingCode::ALL {
+            assert!(section.contains(&format!("`{}`", code.name())), "{}", code.name());
+        }
     }
 
     #[test]

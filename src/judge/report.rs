@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::check::CheckOptions;
 use super::run::Outcomes;
+use super::timing::{NoTiming, Timing};
 use super::verdict::{CaseRecord, Code, Finding, NotJudged, NotRun, Provenance, Timeline, Verdict};
 use crate::oracle::OracleLabel;
 use crate::runner::WorkerVersions;
@@ -31,6 +32,10 @@ pub struct Report {
     pub parts: Vec<Report>,
     /// Kernels of the file that nothing launches that was judged.
     pub not_judged: Vec<NotJudged>,
+    /// Times of the entry that may be published, each against one baseline.
+    pub timings: Vec<Timing>,
+    /// Times that may not be, and why.
+    pub not_timed: Vec<NoTiming>,
 }
 
 impl Report {
@@ -48,6 +53,8 @@ impl Report {
             timeline: Timeline::default(),
             parts: Vec::new(),
             not_judged: Vec::new(),
+            timings: Vec::new(),
+            not_timed: Vec::new(),
         };
         nothing.ended_by(finding)
     }
@@ -79,6 +86,17 @@ impl Report {
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         let of_file = if self.parts.is_empty() { &[] } else { self.findings.as_slice() };
         of_file.iter().chain(self.judgements().iter().flat_map(|part| &part.findings))
+    }
+
+    /// Times of everything that was judged.
+    pub fn all_timings(&self) -> impl Iterator<Item = &Timing> {
+        self.judgements().iter().flat_map(|part| &part.timings)
+    }
+
+    /// Times of the file and of everything that was judged that are not published.
+    pub fn all_not_timed(&self) -> impl Iterator<Item = &NoTiming> {
+        let of_file = if self.parts.is_empty() { &[] } else { self.not_timed.as_slice() };
+        of_file.iter().chain(self.judgements().iter().flat_map(|part| &part.not_timed))
     }
 
     /// What speaks for the kernel of this name: every judged function that launched it or would, had it not ended

@@ -1,0 +1,291 @@
+//! From samples to what is published, or to the reason why nothing is.
+
+use super::statistics::{Estimate, median_interval, paired_ratio, relative_spread};
+use super::{Bound, Gpu, Latency, NoTiming, NoTimingCode, Roofline, Speedup, Subject, Timing, Versions};
+use crate::runner::protocol::{Series, TimedSides, TimingMethod};
+
+/// How far the events of the candidate's process may be from the judge's wall clock over the same batch, as a share of
+/// the latter. The candidate's process could claim anything; the wall clock it cannot change. Source: `ARCHITECTURE.md`,
+/// timing; batches last 20 ms and more, of which clock and wake-up are well below 1 %.
+pub const CLAIM_TOLERANCE: f64 = 0.05;
+/// With fewer samples no 95 % interval of a median exists: the widest one there is, from the least to the largest of
+/// `n`, holds the median with 1 − 2·½ⁿ, which is 94 % for 5 and 88 % for 4.
+pub const LEAST_SAMPLES: usize = 5;
+/// The largest share of a measured ceiling that is believed, once the interval allows no smaller one. Ceilings of one
+/// run repeat within 2 %; the rest is room for another clock rate.
+pub const LARGEST_SHARE: f64 = 1.05;
+/// Warm and cold figures that differ by more than this are both told.
+pub const WARM_DIFFERS: f64 = 0.10;
+
+/// What the hardware did in the same run, in plain numbers. `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Time of a contiguous copy that moves as many bytes as a call (read and written together), taken the same way
+    /// (L2 flushed), in µs.
+    pub copy_us: Option<Estimate>,
+    /// Time of a sum that reads as many bytes, in µs. A kernel that hardly writes may be a little faster than a copy.
+    pub read_us: Option<Estimate>,
+    /// Of the dtype and precision class that the operation is computed in.
+    pub matrix: Option<MatrixPeak>,
+}
+
+/// The best rate of a matrix product that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatrixPeak {
+    /// `float16`, `tf32` …
+    pub kind: String,
+    /// Floating-point operations in one second.
+    pub flops_per_s: f64,
+}
+
+/// What a call must do at least, by the Definition. `None` is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    pub bytes: Option<u64>,
+    pub flops: Option<u64>,
+}
+
+/// All that [`assess`] goes by.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub subject: Subject,
+    pub sides: TimedSides,
+    /// Name of what the baseline side was; `None` when the candidate was timed alone.
+    pub baseline: Option<String>,
+    /// The verdict on the same bytes of source.
+    pub is_passed: bool,
+    /// What is wrong with the outputs of the timed call that was kept; `None` when they were compared and right.
+    pub timed_call_wrong: Option<String>,
+    pub limits: Limits,
+    pub work: Work,
+    pub gpu: Gpu,
+    pub versions: Versions,
+    /// A sentence when another process used the GPU meanwhile.
+    pub disturbed_by: Option<String>,
+    /// Other sentences: throttling, a MIG slice, clocks.
+    pub conditions: Vec<String>,
+    /// Unix time, in seconds.
+    pub taken_at_s: u64,
+    pub code_hash: String,
+    pub commit: Option<String>,
+    /// Draws the resamples.
+    pub seed: u64,
+}
+
+/// Decides what is published of what was measured.
+pub fn assess(measured: Measured) -> Result<Timing, NoTiming> {
+    let refuse =
+        |(code, why): (NoTimingCode, String)| NoTiming::new(Some(measured.subject.clone()), code, why);
+    allow_at_all(&measured).map_err(refuse)?;
+    let candidate = &measured.sides.candidate;
+    check_series("the kernel", candidate).map_err(refuse)?;
+    let mut baseline_failed = measured.sides.baseline_failed.clone();
+    let baseline = match (&measured.baseline, &measured.sides.baseline) {
+        (Some(name), Some(series)) if baseline_failed.is_none() => {
+            check_series(name, series).map_err(refuse)?;
+            let pairs = candidate.cold_us.len().min(series.cold_us.len());
+            enough(name, pairs).map_err(refuse)?;
+            Some((name.clone(), series, pairs))
+        }
+        (Some(name), _) => {
+            baseline_failed.get_or_insert_with(|| format!("no time of {name} came back"));
+            None
+        }
+        (None, _) => None,
+    };
+    let latency = latency(candidate, measured.seed).ok_or_else(|| refuse(bad("the kernel")))?;
+    let against = baseline
+        .map(|(name, series, pairs)| {
+            let of_series = self::latency(series, measured.seed).ok_or_else(|| refuse(bad(&name)))?;
+            let speedup =
+                speedup(series, candidate, pairs, measured.seed).ok_or_else(|| refuse(bad(&name)))?;
+            Ok::<_, NoTiming>((name, of_series, speedup, pairs))
+        })
+        .transpose()?;
+    let share_of = |limit: &Estimate| share(limit, &latency.cold_us);
+    believable(&measured, &latency.cold_us).map_err(refuse)?;
+    let share_of_copy = measured.limits.copy_us.as_ref().map(share_of);
+    let roofline = roofline(&measured.limits, measured.work, &latency.cold_us);
+    let mut conditions: Vec<String> = measured.disturbed_by.iter().cloned().collect();
+    conditions.extend(measured.conditions);
+    Ok(Timing {
+        subject: measured.subject,
+        baseline: measured.baseline.filter(|_| against.is_some() || baseline_failed.is_some()),
+        baseline_failed,
+        n: against.as_ref().map_or(candidate.cold_us.len(), |(_, _, _, pairs)| *pairs),
+        latency,
+        baseline_latency: against.as_ref().map(|(_, latency, _, _)| *latency),
+        speedup: against.as_ref().map(|(_, _, speedup, _)| *speedup),
+        method: candidate.method,
+        host_us: candidate.host_us,
+        is_host_bound: candidate.is_host_bound,
+        graph_refused: candidate.graph_refused.clone(),
+        claim_error: claim_error(candidate),
+        spread: relative_spread(&candidate.cold_us).unwrap_or_default(),
+        gpu: measured.gpu,
+        versions: measured.versions,
+        is_disturbed: measured.disturbed_by.is_some(),
+        conditions,
+        bytes: measured.work.bytes,
+        flops: measured.work.flops,
+        share_of_copy,
+        roofline,
+        taken_at_s: measured.taken_at_s,
+        code_hash: measured.code_hash,
+        commit: measured.commit,
+        changes: Vec::new(),
+    })
+}
+
+type Refusal = (NoTimingCode, String);
+
+/// Nothing is published of what is not right.
+fn allow_at_all(measured: &Measured) -> Result<(), Refusal> {
+    if let Some(why) = &measured.timed_call_wrong {
+        let why = format!("the outputs of a timed call are not right: {why}");
+        return Err((NoTimingCode::TimedCallWrong, why));
+    }
+    if !measured.is_passed {
+        let why = "no time is published without a passed verdict on the same source".to_owned();
+        return Err((NoTimingCode::NotPassed, why));
+    }
+    Ok(())
+}
+
+fn bad(side: &str) -> Refusal {
+    (NoTimingCode::BadSamples, format!("a sample of {side} is no time"))
+}
+
+fn enough(side: &str, count: usize) -> Result<(), Refusal> {
+    if count >= LEAST_SAMPLES {
+        return Ok(());
+    }
+    let why = format!("{count} samples of {side} say nothing; {LEAST_SAMPLES} are needed");
+    Err((NoTimingCode::TooFewSamples, why))
+}
+
+fn check_series(side: &str, series: &Series) -> Result<(), Refusal> {
+    let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+    if let Some(sample) = series.cold_us.iter().chain(&series.warm_us).find(|time| !is_time(time)) {
+        return Err((
+            NoTimingCode::BadSamples,
+            format!("a sample of {side} is {sample} µs, which is no time"),
+        ));
+    }
+    enough(side, series.cold_us.len())?;
+    let error = claim_error(series);
+    // Written so that NaN is refused.
+    if !(error <= CLAIM_TOLERANCE) {
+        let why = format!(
+            "the process of {side} recorded {:.2} µs a call where the judge's clock says {:.2}; more than {:.0} % \
+             apart, no figure of it is believed",
+            series.claimed_us,
+            series.wall_us,
+            CLAIM_TOLERANCE * 100.0
+        );
+        return Err((NoTimingCode::ClaimRefused, why));
+    }
+    Ok(())
+}
+
+/// NaN when there is no clock to hold the claim against.
+fn claim_error(series: &Series) -> f64 {
+    if !(series.wall_us > 0.0 && series.claimed_us > 0.0) {
+        return f64::NAN;
+    }
+    (series.claimed_us - series.wall_us).abs() / series.wall_us
+}
+
+fn latency(series: &Series, seed: u64) -> Option<Latency> {
+    let warm_us = Some(&series.warm_us).filter(|warm| warm.len() >= LEAST_SAMPLES);
+    Some(Latency {
+        cold_us: median_interval(&series.cold_us, seed)?,
+        warm_us: warm_us.and_then(|warm| median_interval(warm, seed)),
+    })
+}
+
+fn speedup(baseline: &Series, candidate: &Series, pairs: usize, seed: u64) -> Option<Speedup> {
+    let warm = baseline.warm_us.len().min(candidate.warm_us.len());
+    Some(Speedup {
+        cold: paired_ratio(&baseline.cold_us[..pairs], &candidate.cold_us[..pairs], seed)?,
+        warm: (warm >= LEAST_SAMPLES)
+            .then(|| paired_ratio(&baseline.warm_us[..warm], &candidate.warm_us[..warm], seed))
+            .flatten(),
+    })
+}
+
+/// `limit` over `time`, from the least to the most that both intervals allow.
+fn share(limit: &Estimate, time: &Estimate) -> Estimate {
+    Estimate { median: limit.median / time.median, low: limit.low / time.high, high: limit.high / time.low }
+}
+
+/// Time that the matrix rate allows for this work, in µs.
+fn matrix_us(limits: &Limits, work: Work) -> Option<(&MatrixPeak, f64)> {
+    let peak = limits.matrix.as_ref().filter(|peak| peak.flops_per_s > 0.0)?;
+    let flops = work.flops.filter(|flops| *flops > 0)?;
+    Some((peak, flops as f64 / peak.flops_per_s * 1e6))
+}
+
+/// A time that the hardware cannot reach means work that was not done, whatever the outputs look like.
+fn believable(measured: &Measured, time: &Estimate) -> Result<(), Refusal> {
+    let fastest = match (measured.limits.copy_us, measured.limits.read_us) {
+        (Some(copy), Some(read)) if read.median < copy.median => Some((read, "reading these bytes")),
+        (Some(copy), _) => Some((copy, "a copy of these bytes")),
+        (None, Some(read)) => Some((read, "reading these bytes")),
+        (None, None) => None,
+    };
+    let product = matrix_us(&measured.limits, measured.work)
+        .map(|(peak, us)| (Estimate::exact(us), format!("the {} peak", peak.kind)));
+    let limits = fastest.map(|(limit, what)| (limit, what.to_owned())).into_iter().chain(product);
+    for (limit, what) in limits {
+        let share = share(&limit, time);
+        if share.low > LARGEST_SHARE {
+            let why = format!(
+                "{:.2} µs would be {:.0} % of {what}, as measured on this GPU in the same run: the work cannot have \
+                 been done",
+                time.median,
+                share.median * 100.0
+            );
+            return Err((NoTimingCode::FasterThanPossible, why));
+        }
+    }
+    Ok(())
+}
+
+/// `None` unless bytes, operations, a copy and a matrix rate are known.
+fn roofline(limits: &Limits, work: Work, time: &Estimate) -> Option<Roofline> {
+    let copy_us = limits.copy_us.filter(|copy| copy.median > 0.0)?;
+    let bytes = work.bytes.filter(|bytes| *bytes > 0)? as f64;
+    let flops = work.flops? as f64;
+    let peak = limits.matrix.as_ref().filter(|peak| peak.flops_per_s > 0.0)?;
+    let matrix_us = flops / peak.flops_per_s * 1e6;
+    let (bound, limit, limit_us) = if matrix_us > copy_us.median {
+        (Bound::Compute, format!("the {} peak", peak.kind), Estimate::exact(matrix_us))
+    } else {
+        (Bound::Memory, "a copy of these bytes".to_owned(), copy_us)
+    };
+    Some(Roofline {
+        intensity: flops / bytes,
+        ridge: peak.flops_per_s * copy_us.median * 1e-6 / bytes,
+        bound,
+        limit,
+        limit_us: limit_us.median,
+        share: share(&limit_us, time),
+    })
+}
+
+/// Whether two medians are so far apart that both are told.
+pub(super) fn differ(cold: f64, warm: f64) -> bool {
+    (cold - warm).abs() > WARM_DIFFERS * cold
+}
+
+impl Timing {
+    /// The calls were so short that a graph replayed them.
+    pub fn is_of_graph(&self) -> bool {
+        self.method == TimingMethod::Graph
+    }
+}
+
+#[cfg(test)]
+#[path = "outcome_tests.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+use super::*;
+use crate::judge::timing::samples::subject;
+
+fn series(us: f64) -> Series {
+    let around = |us: f64| (0..30).map(|at| us * (1.0 + 0.001 * f64::from(at % 7 - 3))).collect();
+    Series {
+        cold_us: around(us),
+        warm_us: around(us * 0.8),
+        empty_us: 1.0,
+        host_us: 20.0,
+        claimed_us: us,
+        wall_us: us * 1.01,
+        ..Series::default()
+    }
+}
+
+/// The kernel takes 400 µs, torch 800 and a copy 360.
+fn measured() -> Measured {
+    Measured {
+        subject: subject(),
+        sides: TimedSides {
+            candidate: series(400.0),
+            baseline: Some(series(800.0)),
+            baseline_failed: None,
+            pool_entries: 4,
+            pool_bytes: 1 << 28,
+            flush_bytes: 1 << 27,
+            outputs: serde_json::Value::Null,
+        },
+        baseline: Some("torch".to_owned()),
+        is_passed: true,
+        timed_call_wrong: None,
+        limits: Limits {
+            copy_us: Some(Estimate::exact(360.0)),
+            read_us: Some(Estimate::exact(350.0)),
+            matrix: Some(MatrixPeak { kind: "float16".to_owned(), flops_per_s: 700e12 }),
+        },
+        work: Work { bytes: Some(1_000_000_000), flops: Some(5_000_000_000) },
+        gpu: Gpu { name: "NVIDIA H200".to_owned(), uuid: "GPU-1".to_owned() },
+        versions: Versions::default(),
+        disturbed_by: None,
+        conditions: Vec::new(),
+        taken_at_s: 1,
+        code_hash: "c0de".to_owned(),
+        commit: None,
+        seed: 7,
+    }
+}
+
+#[track_caller]
+fn code_of(change: impl FnOnce(&mut Measured)) -> NoTimingCode {
+    let mut measured = measured();
+    change(&mut measured);
+    let refused = assess(measured).expect_err("refused");
+    assert_eq!(refused.subject, Some(subject()));
+    assert!(!refused.why.is_empty());
+    refused.code
+}
+
+#[track_caller]
+fn published(change: impl FnOnce(&mut Measured)) -> Timing {
+    let mut measured = measured();
+    change(&mut measured);
+    assess(measured).expect("published")
+}
+
+#[test]
+fn a_good_time_is_published_with_all_that_it_needs() {
+    let timing = published(|_| {});
+    assert_eq!(timing.baseline.as_deref(), Some("torch"));
+    assert_eq!(timing.n, 30);
+    let speedup = timing.speedup.expect("a baseline was timed");
+    assert_eq!(speedup.cold, Estimate::exact(2.0), "each pair drifts alike");
+    assert_eq!(speedup.warm.map(|warm| warm.median), Some(2.0));
+    assert!((timing.latency.cold_us.median - 400.0).abs() < 1.0);
+    assert!((timing.claim_error - 0.01 / 1.01).abs() < 1e-9);
+    assert!((timing.share_of_copy.expect("a copy").median - 0.9).abs() < 0.01);
+    let roofline = timing.roofline.expect("all is known");
+    assert_eq!((roofline.bound, roofline.limit.as_str()), (Bound::Memory, "a copy of these bytes"));
+    assert_eq!(roofline.intensity, 5.0);
+    assert!((roofline.ridge - 700e12 * 360e-6 / 1e9).abs() < 1e-9);
+}
+
+#[test]
+fn products_are_held_against_the_matrix_rate() {
+    // 280 GFLOP at 700 TFLOP/s is 400 µs: as fast as is possible.
+    let timing = published(|measured| measured.work.flops = Some(280_000_000_000));
+    let roofline = timing.roofline.expect("all is known");
+    assert_eq!((roofline.bound, roofline.limit.as_str()), (Bound::Compute, "the float16 peak"));
+    assert!(roofline.share.contains(1.0));
+    let too_much = |measured: &mut Measured| measured.work.flops = Some(300_000_000_000);
+    assert_eq!(code_of(too_much), NoTimingCode::FasterThanPossible);
+}
+
+#[test]
+fn what_is_not_right_has_no_time() {
+    assert_eq!(code_of(|measured| measured.is_passed = false), NoTimingCode::NotPassed);
+    let wrong = |measured: &mut Measured| measured.timed_call_wrong = Some("3 elements".to_owned());
+    assert_eq!(code_of(wrong), NoTimingCode::TimedCallWrong);
+}
+
+#[test]
+fn samples_must_be_times_and_enough() {
+    for sample in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(code_of(|m| m.sides.candidate.cold_us[3] = sample), NoTimingCode::BadSamples);
+        assert_eq!(code_of(|m| m.sides.candidate.warm_us[3] = sample), NoTimingCode::BadSamples);
+        let of_baseline = |m: &mut Measured| {
+            if let Some(baseline) = &mut m.sides.baseline {
+                baseline.cold_us[3] = sample;
+            }
+        };
+        assert_eq!(code_of(of_baseline), NoTimingCode::BadSamples);
+    }
+    let cut = |count| move |m: &mut Measured| m.sides.candidate.cold_us.truncate(count);
+    assert_eq!(code_of(cut(LEAST_SAMPLES - 1)), NoTimingCode::TooFewSamples);
+    assert_eq!(published(cut(LEAST_SAMPLES)).n, LEAST_SAMPLES, "of the baseline only the pairs count");
+    let timing = published(|m| m.sides.candidate.warm_us.truncate(2));
+    assert_eq!((timing.latency.warm_us, timing.speedup.and_then(|speedup| speedup.warm)), (None, None));
+}
+
+#[test]
+fn claims_are_held_against_the_clock_on_both_sides() {
+    let claim = |factor: f64| {
+        move |m: &mut Measured| m.sides.candidate.claimed_us = m.sides.candidate.wall_us * factor
+    };
+    for factor in [0.94, 1.06, 0.0, f64::NAN] {
+        assert_eq!(code_of(claim(factor)), NoTimingCode::ClaimRefused, "{factor}");
+    }
+    published(claim(0.96));
+    published(claim(1.04));
+    assert_eq!(code_of(|m| m.sides.candidate.wall_us = 0.0), NoTimingCode::ClaimRefused);
+    let of_baseline = |m: &mut Measured| {
+        if let Some(baseline) = &mut m.sides.baseline {
+            baseline.claimed_us *= 2.0;
+        }
+    };
+    assert_eq!(code_of(of_baseline), NoTimingCode::ClaimRefused);
+}
+
+#[test]
+fn nothing_is_faster_than_reading_its_bytes() {
+    let bytes_in = |copy: f64, read: Option<f64>| {
+        move |m: &mut Measured| {
+            m.limits.copy_us = Some(Estimate::exact(copy));
+            m.limits.read_us = read.map(Estimate::exact);
+        }
+    };
+    assert_eq!(code_of(bytes_in(430.0, None)), NoTimingCode::FasterThanPossible);
+    published(bytes_in(415.0, None));
+    // A sum that hardly writes may be faster than a copy, and not faster than reading.
+    published(bytes_in(430.0, Some(410.0)));
+    let wide = Estimate { median: 430.0, low: 400.0, high: 450.0 };
+    published(|m| (m.limits.copy_us, m.limits.read_us) = (Some(wide), None));
+    let unknown = published(|m| m.limits = Limits::default());
+    assert_eq!((unknown.share_of_copy, unknown.roofline), (None, None));
+}
+
+#[test]
+fn without_a_baseline_there_is_a_latency_and_no_speedup() {
+    let failed = published(|m| m.sides.baseline_failed = Some("torch raised".to_owned()));
+    assert_eq!(failed.speedup, None);
+    assert_eq!(failed.baseline_failed.as_deref(), Some("torch raised"));
+    let missing = published(|m| m.sides.baseline = None);
+    assert_eq!((missing.speedup, missing.baseline_failed.is_some()), (None, true));
+    let alone = published(|m| (m.sides.baseline, m.baseline) = (None, None));
+    assert_eq!((alone.baseline, alone.baseline_failed, alone.n), (None, None, 30));
+}
+
+#[test]
+fn a_disturbed_time_is_published_and_says_so() {
+    let sentence = "another process used the GPU meanwhile".to_owned();
+    let timing = published(|m| {
+        m.disturbed_by = Some(sentence.clone());
+        m.conditions = vec!["the clock was lowered for heat".to_owned()];
+    });
+    assert!(timing.is_disturbed);
+    assert_eq!(timing.conditions.len(), 2);
+    assert_eq!(timing.conditions.first(), Some(&sentence));
+}
+
+#[test]
+fn a_timing_survives_its_record() {
+    let timing = published(|_| {});
+    let written = crate::judge::timing::timing_json(&timing);
+    assert_eq!(written["definition"], "softmax");
+    assert_eq!(serde_json::from_value::<Timing>(written).expect("reads its own record"), timing);
+}
