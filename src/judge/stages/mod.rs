@@ -95,13 +95,13 @@ fn leave_out_undefined(definition: &Definition, plan: &mut Plan) {
 }
 
 /// The dtypes of the Definition that were asked for.
-fn dtypes(definition: &Definition, options: &CheckOptions) -> Vec<Dtype> {
+pub(super) fn dtypes(definition: &Definition, options: &CheckOptions) -> Vec<Dtype> {
     let asked = |dtype: &Dtype| options.dtypes.is_empty() || options.dtypes.contains(dtype);
     definition.dtypes().into_iter().filter(asked).collect()
 }
 
 /// A case on these axes with the default values and layout.
-fn case(
+pub(super) fn case(
     definition: &Definition,
     stage: Stage,
     axes: BTreeMap<String, u64>,
@@ -127,7 +127,7 @@ fn tensor_shapes(definition: &Definition) -> impl Iterator<Item = &Vec<String>> 
 }
 
 /// Elements of all tensors on these axes; saturates instead of overflowing.
-fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
+pub(super) fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
     let all = definition.all_axes(axes);
     tensor_shapes(definition)
         .map(|shape| {
