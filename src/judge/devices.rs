@@ -9,7 +9,9 @@ use super::bench::BenchGpu;
 use super::check::CheckOptions;
 use super::{Code, Finding};
 use crate::device::busy::Plan;
-use crate::device::{self, Chosen, DeviceChoice, Gpu, Gpus, LeaseFolder, Management, Usage, Visible, is_busy};
+use crate::device::{
+    self, Chosen, DeviceChoice, Gpu, Gpus, LeaseFolder, Management, Usage, Visible, is_busy,
+};
 use crate::toolchain::{Places, Surroundings};
 
 /// The GPUs as this process sees them. NVML is loaded once, when a check first asks.
@@ -38,8 +40,8 @@ impl Devices {
         let variable = |name: &str| surroundings.variable(name);
         Self {
             management: Arc::default(),
-            visible: Visible::of_variable(variable("CUDA_VISIBLE_DEVICES").as_deref()),
-            leases: LeaseFolder::of_variable(variable(device::lease::FOLDER_VARIABLE).as_deref()),
+            visible: Visible::of_variable(variable("CUDA_VISIBLE_DEVICES")),
+            leases: LeaseFolder::of_variable(variable(device::lease::FOLDER_VARIABLE)),
         }
     }
 
@@ -102,7 +104,8 @@ fn place_now(
         Plan::Everything => None,
         Plan::NoTiming { why } => Some(why),
         Plan::Nothing { why } => {
-            let message = format!("{why}, and `gpu.whenBusy` says that it is left alone then; check again later");
+            let message =
+                format!("{why}, and `gpu.whenBusy` says that it is left alone then; check again later");
             return Err(Box::new(Finding::plain(Code::DeviceBusy, message)));
         }
     };

@@ -8,20 +8,24 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+use super::bench::{BaselineChoice, Bench, TimingChoice};
 use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
-use super::environment::{Search, Silent, find_python_for};
-use super::means::Means;
-use super::obstacles::{launch_on_import, missing_oracle, nothing_left, unknown_in};
+use super::devices::Devices;
+use super::environment::Silent;
+use super::obstacles::{missing_oracle, nothing_left, unknown_in};
 use super::packed::{self, Packed};
-use super::run::CheckRun;
+use super::run::{CheckRun, Outcomes};
 use super::sources::{Sources, resident_limit};
 use super::stages::{self, Reach};
+use super::start::{Preparing, Ready};
+use super::timing::{NoTiming, NoTimingCode};
 use super::verdict::hashes_of;
-use super::workers::{WorkerKey, Workers};
-use super::{Code, Finding, NotRun, Provenance, Report, head};
+use super::workers::Workers;
+use super::{Code, Finding, NotRun, Provenance, Report, Verdict, head};
 use crate::oracle::{self, Described, Draft, Head, MissKind, Oracle, OracleMiss};
-use crate::runner::{Supervisor, Worker, unpack};
+use crate::runner::Supervisor;
 use crate::source::{self, Kernel, SourceModel};
+use crate::spec::Definition;
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
 use crate::toolchain::{AtHead, NoHead, Places, Surroundings, at_head};
@@ -39,27 +43,11 @@ pub struct EngineOptions {
 
 /// See the module's documentation.
 pub struct Engine {
-    options: EngineOptions,
-    surroundings: Surroundings,
-    probes: Arc<ProbeCache>,
-    workers: Workers,
-}
-
-/// What judging any function of a file needs.
-struct Ready {
-    worker: Arc<Supervisor>,
-    means: Means,
-    places: Places,
-    seed: u64,
-}
-
-/// A file to get ready for.
-struct Preparing<'a> {
-    request: &'a CheckRequest,
-    packed: Option<&'a Packed>,
-    model: &'a SourceModel,
-    began: Instant,
-    events: &'a UnboundedSender<CheckEvent>,
+    pub(super) options: EngineOptions,
+    pub(super) surroundings: Surroundings,
+    pub(super) probes: Arc<ProbeCache>,
+    pub(super) workers: Workers,
+    pub(super) devices: Devices,
 }
 
 /// One function to judge.
@@ -76,12 +64,9 @@ struct Judging<'a> {
 impl Engine {
     /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
-        Self {
-            options,
-            surroundings: Surroundings::of_this_process(),
-            probes: Arc::default(),
-            workers: Workers::default(),
-        }
+        let surroundings = Surroundings::of_this_process();
+        let devices = Devices::new(&surroundings);
+        Self { options, surroundings, probes: Arc::default(), workers: Workers::default(), devices }
     }
 
     /// For an editor: nothing is installed without being asked for.
@@ -201,25 +186,6 @@ impl Engine {
         described
     }
 
-    /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
-    async fn prepare(&self, preparing: Preparing<'_>, report: &mut Report) -> Result<Ready, Box<Finding>> {
-        let Preparing { request, packed, model, began, events } = preparing;
-        if let Some(finding) = launch_on_import(&request.path, &request.text, model) {
-            return Err(Box::new(finding));
-        }
-        let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = self.python_for(request, packed).await?;
-        report.timeline.python = Some(milliseconds_since(began));
-        let places = Places::of(&self.surroundings)
-            .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))?;
-        let means = Means::Interpreter;
-        let worker = self.worker_for(WorkerKey { python, device: None }, &places, events).await?;
-        report.timeline.worker = Some(milliseconds_since(began));
-        report.provenance.rest_on(&worker.versions());
-        let seed = request.options.seed.map_or_else(random_seed, Ok)?;
-        Ok(Ready { worker, means, places, seed })
-    }
-
     /// Judges one function.
     async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
         let Judging { request, packed, oracle, ready, began, events, cancel } = judging;
@@ -295,48 +261,60 @@ impl Engine {
             report.not_run.extend(plan.not_run);
             return report.ended_by(nothing_left(&request.options, &definitions));
         }
-        let outcomes = run.run(candidate, plan).await;
+        let mut outcomes = run.run(candidate, plan).await;
+        self.time(&run, (request, ready), &definitions, (&mut outcomes, &mut report)).await;
+        run.close_reference().await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
         report.timeline.end = Some(milliseconds_since(began));
         report.finish(outcomes, &request.options, cancel.is_cancelled())
     }
+}
 
-    /// A warm worker, started when there is none.
-    async fn worker_for(
+impl Engine {
+    /// Times what passed, on the GPU that there is. What turns out wrong meanwhile counts like any other case.
+    async fn time(
         &self,
-        key: WorkerKey,
-        places: &Places,
-        events: &UnboundedSender<CheckEvent>,
-    ) -> Result<Arc<Supervisor>, Box<Finding>> {
-        if let Some(warm) = self.workers.warm(&key).await {
-            return Ok(warm);
+        run: &CheckRun<'_, Supervisor>,
+        (request, ready): (&CheckRequest, &Ready),
+        definitions: &[&Definition],
+        (outcomes, report): (&mut Outcomes, &mut Report),
+    ) {
+        if request.options.timing == TimingChoice::None {
+            return;
         }
-        let _ = events.send(CheckEvent::Preparing(format!("starting {}", key.python.display())));
-        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let main = unpack(&places.worker()).map_err(|error| failed(error.to_string()))?;
-        self.workers.start(key, &main).await.map_err(|error| failed(error.to_string()))
+        let gpu = match &ready.bench {
+            Ok(gpu) => gpu,
+            Err(missing) => return report.not_timed.push(missing.clone()),
+        };
+        let has_passed = outcomes.findings.is_empty()
+            && !outcomes.cases.is_empty()
+            && outcomes.cases.iter().all(|record| record.verdict == Verdict::Passed);
+        if !has_passed || run.cancel.is_cancelled() {
+            let why = "only what passed is timed";
+            return report.not_timed.push(NoTiming::new(None, NoTimingCode::NotPassed, why));
+        }
+        let head = match request.options.baseline {
+            BaselineChoice::Head => self.version_at_head(&request.path).await,
+            BaselineChoice::Torch | BaselineChoice::Compile => None,
+        };
+        let bench = Bench {
+            gpu,
+            sources: Sources { places: &ready.places, means: &ready.means },
+            options: &request.options,
+            path: &request.path,
+            provenance: &report.provenance,
+            code_hash: source::code_hash(&request.text).to_hex().to_string(),
+            head,
+        };
+        let benched = run.bench(&bench, definitions, &outcomes.cases).await;
+        outcomes.cases.extend(benched.records);
+        report.timings = benched.timings;
+        report.not_timed.extend(benched.not_timed);
     }
 
-    /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(
-        &self,
-        request: &CheckRequest,
-        packed: Option<&Packed>,
-    ) -> Result<PathBuf, Box<Finding>> {
-        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let search = Search {
-            file: packed.map_or(&request.path, |packed| &packed.path).clone(),
-            named: self.options.python.clone(),
-            setting: request.python.clone(),
-            policy: self.options.environment,
-        };
-        let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let (surroundings, probes) = (self.surroundings.clone(), Arc::clone(&self.probes));
-        let dialogue = self.options.dialogue;
-        let found = tokio::task::spawn_blocking(move || {
-            find_python_for(&search, &surroundings, &places, &probes, &mut *dialogue())
-        });
-        found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
+    async fn version_at_head(&self, path: &Path) -> Option<AtHead> {
+        let (file, surroundings) = (path.to_owned(), self.surroundings.clone());
+        tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await.ok()?.ok()
     }
 }
 
@@ -372,15 +350,6 @@ pub fn draft_comment(path: &Path, text: &str, model: &SourceModel, kernel: &Kern
     is_unknown(&miss).then(|| oracle::draft(text, model, kernel)).flatten()
 }
 
-fn random_seed() -> Result<u64, Box<Finding>> {
-    getrandom::u64().map_err(|error| {
-        Box::new(Finding::plain(
-            Code::JudgeFailed,
-            format!("the system gives no random numbers: {error}; pass --seed"),
-        ))
-    })
-}
-
-fn milliseconds_since(began: Instant) -> f64 {
+pub(super) fn milliseconds_since(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
 }

@@ -61,7 +61,7 @@ struct Process {
 /// A process that has the reference loaded.
 #[derive(Clone)]
 pub(super) struct OpenedReference {
-    runner: RunnerId,
+    pub(super) runner: RunnerId,
     parameters: Vec<Parameter>,
     /// Of a class that draws its inputs.
     pub(super) problem: Option<Problem>,

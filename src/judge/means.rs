@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::runner::protocol::Transport;
+
 /// The GPU that a verdict was reached on, or a time was taken on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OnGpu {
@@ -15,8 +17,8 @@ pub struct OnGpu {
     pub driver: String,
     /// CUDA version that torch was built for.
     pub torch_cuda: String,
-    /// How tensors cross between the judge and a candidate: `ipc` or `host`.
-    pub transport: String,
+    /// How tensors cross between the judge and a candidate.
+    pub transport: Transport,
     /// Memory that was free when the check began, in bytes. Larger sizes are planned for more.
     #[serde(skip)]
     pub free_bytes: u64,

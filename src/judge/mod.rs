@@ -3,10 +3,12 @@
 
 mod assess;
 mod assess_trials;
+pub mod bench;
 pub mod case;
 pub mod check;
 mod comparison;
 mod device_faults;
+mod devices;
 mod ends;
 mod engine;
 mod environment;
@@ -27,6 +29,7 @@ pub mod repro;
 mod run;
 mod sources;
 mod stages;
+mod start;
 pub mod timing;
 mod tolerance;
 mod trials;

@@ -120,7 +120,7 @@ struct ToCompare {
 }
 
 /// How a case is run; the default is what every stage but determinism does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     pub(super) program_order: ProgramOrder,
     pub(super) autotune: Autotune,
@@ -128,18 +128,6 @@ pub(super) struct Manner {
     pub(super) hold: bool,
     /// Wall clock, in seconds; `None` allows what every case is allowed.
     pub(super) wall_s: Option<f64>,
-}
-
-impl Default for Manner {
-    fn default() -> Self {
-        Self {
-            program_order: ProgramOrder::default(),
-            autotune: Autotune::default(),
-            other_poison: false,
-            hold: false,
-            wall_s: None,
-        }
-    }
 }
 
 impl<W: Worker> CheckRun<'_, W> {
@@ -188,7 +176,7 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
+    pub(super) async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
         if !self.modules.is_empty() {
             return self.prepare_drawn(case).await;
         }
@@ -462,7 +450,7 @@ impl<W: Worker> CheckRun<'_, W> {
             && self.variant(case).is_some_and(|variant| !reach.is_small(&variant.definition, &case.axes))
     }
 
-    async fn release(&self, prepared: Option<Prepared>) {
+    pub(super) async fn release(&self, prepared: Option<Prepared>) {
         if let Some(prepared) = prepared {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }

@@ -63,7 +63,13 @@ impl<W: Worker> CheckRun<'_, W> {
             }
             (choice, Reference::Foreign(_) | Reference::Head(_)) => {
                 let name = self.oracle.reference.head().map_or_else(
-                    || self.oracle.reference.foreign().map(|known| known.function.clone()).unwrap_or_default(),
+                    || {
+                        self.oracle
+                            .reference
+                            .foreign()
+                            .map(|known| known.function.clone())
+                            .unwrap_or_default()
+                    },
                     |head| format!("HEAD {}", head.commit),
                 );
                 if choice == BaselineChoice::Compile {
@@ -77,7 +83,8 @@ impl<W: Worker> CheckRun<'_, W> {
 
     /// The function that says what is right, in the process it has anyway.
     async fn own_reference(&self, name: String, prepared: &Prepared) -> Result<Baseline, NoBaseline> {
-        let failed = |name: &str, finding: Finding| NoBaseline { name: name.to_owned(), why: finding.message };
+        let failed =
+            |name: &str, finding: Finding| NoBaseline { name: name.to_owned(), why: finding.message };
         let Some(foreign) = self.foreign_of(prepared) else {
             return Err(NoBaseline { name, why: "it has no process".to_owned() });
         };
@@ -111,7 +118,10 @@ impl<W: Worker> CheckRun<'_, W> {
 
     async fn version_at_head(&self, bench: &Bench<'_>, of: &BenchCase<'_>) -> Result<Baseline, NoBaseline> {
         let Some(head) = &bench.head else {
-            return Err(NoBaseline { name: "HEAD".to_owned(), why: "git has no version of this file".to_owned() });
+            return Err(NoBaseline {
+                name: "HEAD".to_owned(),
+                why: "git has no version of this file".to_owned(),
+            });
         };
         let name = format!("HEAD {}", head.commit);
         let Some(variant) = self.variant(&of.case) else {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +110,8 @@ impl BenchGpu {
         let told = format!("measuring what the {} reaches at best (once)", self.gpu.name);
         let _ = events.send(CheckEvent::Preparing(told));
         let measured = measured(worker, MeasureCeilings { wall_s: CEILINGS_WALL_S, bytes: None }).await?;
-        let ceilings = Ceilings::new(self.uuid(), self.name(), driver, measured);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let ceilings = Ceilings::new(self.uuid(), self.name(), driver, now, measured);
         if let Err(error) = ceilings.store(&self.ceilings_folder) {
             tracing::warn!(%error, "the ceilings of the GPU cannot be kept; they are measured again next time");
         }

@@ -318,7 +318,6 @@ fn matrix_kind(dtype: Dtype, precision: Precision) -> Option<&'static str> {
         (Dtype::Bfloat16, _) => Some("bfloat16"),
         (Dtype::Float32, Precision::Tf32) => Some("tf32"),
         (Dtype::Float32, Precision::Ieee) => Some("float32"),
-        (Dtype::Float64, _) => Some("float64"),
         _ => None,
     }
 }

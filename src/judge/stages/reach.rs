@@ -69,7 +69,11 @@ impl Reach {
     }
 
     /// How much of a case on these axes is run; `None` when it is too large.
-    pub(in crate::judge) fn coverage(self, definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Coverage> {
+    pub(in crate::judge) fn coverage(
+        self,
+        definition: &Definition,
+        axes: &BTreeMap<String, u64>,
+    ) -> Option<Coverage> {
         if self.is_small(definition, axes) {
             return Some(Coverage::Full);
         }

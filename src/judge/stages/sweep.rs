@@ -64,7 +64,7 @@ pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], (seed, reach): (u6
     named_sizes(definition, dtypes, reach, plan);
     other_scalars(definition, dtypes, plan);
     if let Some(case) = offsets_case(definition, dtypes) {
-        if reach.has_room(definition, &case.axes, case.dtype.bits().div_ceil(8).into()) {
+        if reach.has_room(definition, &case.axes, case.dtype.bits().div_ceil(8)) {
             plan.cases.push(case);
         } else {
             let what = format!("{} {}", case.stage, case.label());
