@@ -27,12 +27,16 @@
 //! - [`statistics`]: `median`, `median_interval(values, seed)`, `paired_ratio(baseline, candidate, seed)`,
 //!   `independent_ratio(&Estimate, &Estimate)`, `relative_spread`.
 //! - [`Change::between`]`(earlier: &Timing, now: &Timing, Against) -> Option<Change>`: only where the two can be
-//!   compared and the change is sure; put what it gives into `timing.changes`.
+//!   compared and the change is sure.
+//! - [`TimingHistory`]`::open(&places.history())`, one for a process; then, of each published time,
+//!   `history.settle(file, &mut timing, head_hash: Option<&str>).await` fills `timing.changes` and keeps the time;
+//!   `history.recent(file, n).await -> Vec<Timing>`; `history.complaint()`.
 //!
 //! A speedup is published only with a named baseline, shape, dtype, GPU, number of pairs, interval, and a passed
 //! verdict on the same bytes of source. Cold figures are the main ones: L2 was flushed before each call.
 
 mod change;
+mod history;
 pub mod outcome;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -48,6 +52,7 @@ use crate::spec::{Definition, Dtype};
 
 pub use crate::runner::protocol::TimingMethod;
 pub use change::{Against, Change};
+pub use history::TimingHistory;
 pub use outcome::{Limits, MatrixPeak, Measured, Work, assess};
 pub use statistics::Estimate;
 
