@@ -10,6 +10,7 @@ pub mod project;
 pub mod runner;
 pub mod source;
 pub mod spec;
+pub mod store;
 pub mod text;
 pub mod toolchain;
 

@@ -96,7 +96,7 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
             "cases": counts(part),
             "findings": part.findings,
             "not_run": part.not_run,
-            "timings": part.timings.iter().map(timing_json).collect::<Vec<Value>>(),
+            "timings": part.published().map(timing_json).collect::<Vec<Value>>(),
             "not_timed": part.not_timed.iter().map(not_timed_json).collect::<Vec<Value>>(),
         })
     });
@@ -111,7 +111,7 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
         "not_run": not_run(report),
         "functions": functions.collect::<Vec<Value>>(),
         "not_judged": report.not_judged,
-        "timings": report.all_timings().map(timing_json).collect::<Vec<Value>>(),
+        "timings": report.all_published().map(timing_json).collect::<Vec<Value>>(),
         "not_timed": report.all_not_timed().map(not_timed_json).collect::<Vec<Value>>(),
         "timeline_ms": report.timeline,
         "provenance": report.provenance,
@@ -192,6 +192,7 @@ mod tests {
             vec![timing::Change { against: timing::Against::Head, ratio: 1.2, low: 1.1, high: 1.3 }];
         let missing = NoTiming::new(Some(timing.subject.clone()), timing::NoTimingCode::Failed, "");
         let mut report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
+        timing.source_hash.clone_from(&report.provenance.source_hash);
         report.timings.push(timing);
         report.not_timed.push(missing);
         let summary = summary_json(Path::new("/k.py"), &report);

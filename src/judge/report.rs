@@ -32,9 +32,9 @@ pub struct Report {
     pub parts: Vec<Report>,
     /// Kernels of the file that nothing launches that was judged.
     pub not_judged: Vec<NotJudged>,
-    /// Times of the entry that may be published, each against one baseline.
+    /// Times of the entry, each against one baseline. Shown through [`Self::published`].
     pub timings: Vec<Timing>,
-    /// Times that may not be, and why.
+    /// Times of the entry that may not be published, and why.
     pub not_timed: Vec<NoTiming>,
 }
 
@@ -88,9 +88,17 @@ impl Report {
         of_file.iter().chain(self.judgements().iter().flat_map(|part| &part.findings))
     }
 
-    /// Times of everything that was judged.
-    pub fn all_timings(&self) -> impl Iterator<Item = &Timing> {
-        self.judgements().iter().flat_map(|part| &part.timings)
+    /// The times of the entry that may be shown: none without a passed verdict on the very text that was timed.
+    pub fn published(&self) -> impl Iterator<Item = &Timing> {
+        let is_passed = self.verdict == Verdict::Passed;
+        self.timings
+            .iter()
+            .filter(move |timing| is_passed && timing.source_hash == self.provenance.source_hash)
+    }
+
+    /// Times of everything that was judged that may be shown.
+    pub fn all_published(&self) -> impl Iterator<Item = &Timing> {
+        self.judgements().iter().flat_map(Self::published)
     }
 
     /// Times of the file and of everything that was judged that are not published.
@@ -263,6 +271,21 @@ mod tests {
     use crate::runner::protocol::Launch;
     use crate::source::parse;
     use crate::spec::Dtype;
+
+    #[test]
+    fn a_time_is_shown_only_of_the_text_that_passed() {
+        let mut report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, ""));
+        report.provenance.source_hash = "this text".to_owned();
+        report.timings = ["this text", "another text"]
+            .map(|hash| Timing { source_hash: hash.to_owned(), ..crate::judge::timing::samples::timing() })
+            .into();
+        let shown = |report: &Report| report.all_published().count();
+        assert_eq!((report.verdict, shown(&report)), (Verdict::Passed, 1));
+        for verdict in [Verdict::Wrong, Verdict::CouldNotRun] {
+            report.verdict = verdict;
+            assert_eq!(shown(&report), 0);
+        }
+    }
 
     const FILE: &str = "\
 import triton

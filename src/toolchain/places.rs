@@ -78,6 +78,11 @@ impl Places {
         self.cache.join("runs")
     }
 
+    /// Times of earlier versions, for all servers of this user.
+    pub fn history(&self) -> PathBuf {
+        self.state.join("history.sqlite")
+    }
+
     /// The log folder.
     pub fn log(&self) -> PathBuf {
         self.state.join("log")
@@ -98,6 +103,7 @@ mod tests {
         let home = places(&[("HOME", "/home/u")]).unwrap();
         assert_eq!(home.environments(), Path::new("/home/u/.cache/warpsmith/env"));
         assert_eq!(home.log(), Path::new("/home/u/.local/state/warpsmith/log"));
+        assert_eq!(home.history(), Path::new("/home/u/.local/state/warpsmith/history.sqlite"));
 
         let xdg = [("HOME", "/home/u"), ("XDG_CACHE_HOME", "/c"), ("XDG_STATE_HOME", "/s")];
         let found = places(&xdg).unwrap();

@@ -10,7 +10,7 @@
 //!     is_passed, timed_call_wrong,        // the verdict on these bytes; what the outputs of the timed call were
 //!     limits, work, gpu, versions,        // plain numbers, see their types
 //!     disturbed_by, conditions,           // sentences
-//!     taken_at_s, code_hash, commit, seed,
+//!     taken_at_s, source_hash, code_hash, commit, seed,
 //! };
 //! match assess(measured) {
 //!     Ok(timing) => report.timings.push(timing),
@@ -27,12 +27,19 @@
 //! - [`statistics`]: `median`, `median_interval(values, seed)`, `paired_ratio(baseline, candidate, seed)`,
 //!   `independent_ratio(&Estimate, &Estimate)`, `relative_spread`.
 //! - [`Change::between`]`(earlier: &Timing, now: &Timing, Against) -> Option<Change>`: only where the two can be
-//!   compared and the change is sure; put what it gives into `timing.changes`.
+//!   compared and the change is sure.
+//! - [`TimingHistory`]`::open(&places.history())`, one for a process; then, of each published time,
+//!   `history.settle(file, &mut timing, head_hash: Option<&str>).await` fills `timing.changes` and keeps the time;
+//!   `history.recent(file, n).await -> Vec<Timing>`; `history.complaint()`.
+//!
+//! A report shows its times only when it passed and `source_hash` is that of its provenance
+//! ([`crate::judge::Report::published`]); set both.
 //!
 //! A speedup is published only with a named baseline, shape, dtype, GPU, number of pairs, interval, and a passed
 //! verdict on the same bytes of source. Cold figures are the main ones: L2 was flushed before each call.
 
 mod change;
+mod history;
 pub mod outcome;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -48,6 +55,7 @@ use crate::spec::{Definition, Dtype};
 
 pub use crate::runner::protocol::TimingMethod;
 pub use change::{Against, Change};
+pub use history::TimingHistory;
 pub use outcome::{Limits, MatrixPeak, Measured, Work, assess};
 pub use statistics::Estimate;
 
@@ -168,7 +176,10 @@ pub struct Timing {
     pub roofline: Option<Roofline>,
     /// Unix time, in seconds.
     pub taken_at_s: u64,
-    /// [`crate::source::code_hash`] of the text that passed and was timed, in hexadecimal.
+    /// blake3 of the text that passed and was timed, as [`crate::judge::Provenance::source_hash`] has it. A report shows
+    /// no time of another text.
+    pub source_hash: String,
+    /// [`crate::source::code_hash`] of the same text, in hexadecimal: what the history goes by.
     pub code_hash: String,
     /// The commit whose version this is, if it is that of a commit.
     pub commit: Option<String>,

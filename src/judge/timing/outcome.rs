@@ -66,6 +66,7 @@ pub struct Measured {
     pub conditions: Vec<String>,
     /// Unix time, in seconds.
     pub taken_at_s: u64,
+    pub source_hash: String,
     pub code_hash: String,
     pub commit: Option<String>,
     /// Draws the resamples.
@@ -131,6 +132,7 @@ pub fn assess(measured: Measured) -> Result<Timing, NoTiming> {
         share_of_copy,
         roofline,
         taken_at_s: measured.taken_at_s,
+        source_hash: measured.source_hash,
         code_hash: measured.code_hash,
         commit: measured.commit,
         changes: Vec::new(),

@@ -41,6 +41,7 @@ fn measured() -> Measured {
         disturbed_by: None,
         conditions: Vec::new(),
         taken_at_s: 1,
+        source_hash: String::new(),
         code_hash: "c0de".to_owned(),
         commit: None,
         seed: 7,

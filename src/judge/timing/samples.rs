@@ -51,6 +51,7 @@ pub(crate) fn timing() -> Timing {
             share: estimate(0.91, 0.01),
         }),
         taken_at_s: 1_796_000_000,
+        source_hash: String::new(),
         code_hash: "c0de".to_owned(),
         commit: None,
         changes: Vec::new(),

@@ -35,11 +35,17 @@ pub fn hint(timing: &Timing) -> String {
     parts.join(" · ")
 }
 
-/// One line for the command line: the title, behind it what changed.
+/// One line for the command line: the title, behind it what it rests on and what changed.
 pub fn line(timing: &Timing) -> String {
     let mut parts = vec![format!("{}: {}", timing.subject.entry, title(timing))];
+    // A title that claims no speedup has the interval already.
+    let claimed = timing.speedup.filter(|speedup| !speedup.cold.contains(1.0));
+    parts.extend(claimed.map(|speedup| format!("{} (95 %)", ratio_range(&speedup.cold))));
+    parts.push(format!("{} {}", timing.n, if timing.speedup.is_some() { "pairs" } else { "samples" }));
+    parts.push(timing.gpu.name.clone());
     parts.extend(timing.changes.iter().map(change));
     parts.extend(timing.baseline_failed.as_ref().map(|why| format!("no speedup: {}", one_line(why))));
+    parts.retain(|part| !part.is_empty());
     parts.join(" · ")
 }
 
@@ -246,8 +252,9 @@ fn long_change(found: &Change) -> String {
 /// GPU, versions and method: of the first time, and of each later one that differs.
 fn write_circumstances(text: &mut String, timings: &[Timing]) {
     let mut told: Vec<String> = Vec::new();
+    let has_pairs = timings.iter().any(|timing| timing.speedup.is_some());
     for timing in timings {
-        let line = circumstances(timing);
+        let line = circumstances(timing, has_pairs);
         if !told.contains(&line) {
             let _ = writeln!(text, "\n{line}");
             told.push(line);
@@ -255,7 +262,7 @@ fn write_circumstances(text: &mut String, timings: &[Timing]) {
     }
 }
 
-fn circumstances(timing: &Timing) -> String {
+fn circumstances(timing: &Timing, has_pairs: bool) -> String {
     let versions = [
         ("driver", &timing.versions.driver),
         ("CUDA", &timing.versions.cuda),
@@ -270,8 +277,8 @@ fn circumstances(timing: &Timing) -> String {
     );
     parts.push("L2 flushed before each call".to_owned());
     parts.push("medians with 95 % bootstrap intervals".to_owned());
-    if timing.speedup.is_some() {
-        parts.push("speedup by interleaved pairs".to_owned());
+    if has_pairs {
+        parts.push("times as fast by interleaved pairs".to_owned());
     }
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")

@@ -65,13 +65,13 @@ fn hints_and_lines_tell_what_changed() {
     assert_eq!(hint(&timing), "1.83× torch · 412 µs · 12 % slower than the last save");
     insta::assert_snapshot!(
         line(&timing),
-        @"softmax: 1.83× torch (412 ± 3 µs · f16 4096×4096 · 91 % of a copy of these bytes) · 12 % slower than the last save · 20 % faster than HEAD"
+        @"softmax: 1.83× torch (412 ± 3 µs · f16 4096×4096 · 91 % of a copy of these bytes) · 1.81–1.85× (95 %) · 30 pairs · NVIDIA H200 · 12 % slower than the last save · 20 % faster than HEAD"
     );
     timing.changes.clear();
     (timing.speedup, timing.baseline_failed) = (None, Some("it ran out\nof memory".to_owned()));
     insta::assert_snapshot!(
         line(&timing),
-        @"softmax: 412 ± 3 µs (f16 4096×4096 · 91 % of a copy of these bytes) · no speedup: it ran out of memory"
+        @"softmax: 412 ± 3 µs (f16 4096×4096 · 91 % of a copy of these bytes) · 30 samples · NVIDIA H200 · no speedup: it ran out of memory"
     );
 }
 

@@ -117,6 +117,8 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
         kernels: vec!["copy_kernel".to_owned()],
         parts: Vec::new(),
         not_judged: Vec::new(),
+        timings: Vec::new(),
+        not_timed: Vec::new(),
         oracle: Some(OracleLabel { rung: 0, label: "AutoKernel copy · torch ref".to_owned() }),
         verdict: cases.iter().map(|record| record.verdict).max().unwrap_or(Verdict::CouldNotRun),
         cases,
