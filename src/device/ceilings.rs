@@ -168,4 +168,4 @@ fn monotone(points: &[BandwidthPoint]) -> Vec<BandwidthPoint> {
 
 #[cfg(test)]
 #[path = "ceilings_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -133,7 +133,10 @@ fn errors_say_what_to_do() {
     let leases = LeaseFolder::of_variable(Some("/nowhere/at/all".as_ref()));
     let missing = Lease::try_acquire(&leases, GPU, "x").unwrap_err().to_string();
     let forbidden = cannot_open(Path::new("/tmp/warpsmith-GPU-0000.lock"), Errno::ACCESS).to_string();
-    insta::assert_snapshot!(format!("{missing}\n{forbidden}"), @"");
+    insta::assert_snapshot!(format!("{missing}\n{forbidden}"), @r"
+    /nowhere/at/all cannot be written (No such file or directory (os error 2)), so nobody can be kept from timing at the same moment: make that folder writable for all users (mode 1777)
+    /tmp/warpsmith-GPU-0000.lock belongs to another user and cannot be opened (Permission denied (os error 13)): ask them, or an administrator, to run `chmod 666` on it
+    ");
     assert_eq!(Lease::owner(&leases, GPU).unwrap(), None);
 }
 

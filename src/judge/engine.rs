@@ -2,13 +2,13 @@
 //! warm, finds the oracle, runs the plan.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{BaselineChoice, Bench, TimingChoice};
+use super::bench::{Bench, TimingChoice};
 use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
 use super::devices::Devices;
 use super::environment::Silent;
@@ -18,7 +18,7 @@ use super::run::{CheckRun, Outcomes};
 use super::sources::{Sources, resident_limit};
 use super::stages::{self, Reach};
 use super::start::{Preparing, Ready};
-use super::timing::{NoTiming, NoTimingCode};
+use super::timing::{NoTiming, NoTimingCode, TimingHistory};
 use super::verdict::hashes_of;
 use super::workers::Workers;
 use super::{Code, Finding, NotRun, Provenance, Report, Verdict, head};
@@ -48,6 +48,8 @@ pub struct Engine {
     pub(super) probes: Arc<ProbeCache>,
     pub(super) workers: Workers,
     pub(super) devices: Devices,
+    /// Opened with the first time that is taken.
+    history: OnceLock<TimingHistory>,
 }
 
 /// One function to judge.
@@ -66,7 +68,14 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Self {
         let surroundings = Surroundings::of_this_process();
         let devices = Devices::new(&surroundings);
-        Self { options, surroundings, probes: Arc::default(), workers: Workers::default(), devices }
+        Self {
+            options,
+            surroundings,
+            probes: Arc::default(),
+            workers: Workers::default(),
+            devices,
+            history: OnceLock::new(),
+        }
     }
 
     /// For an editor: nothing is installed without being asked for.
@@ -293,10 +302,9 @@ impl Engine {
             let why = "only what passed is timed";
             return report.not_timed.push(NoTiming::new(None, NoTimingCode::NotPassed, why));
         }
-        let head = match request.options.baseline {
-            BaselineChoice::Head => self.version_at_head(&request.path).await,
-            BaselineChoice::Torch | BaselineChoice::Compile => None,
-        };
+        let head = self.version_at_head(&request.path).await;
+        let head_hash = head.as_ref().map(|head| source::code_hash(&head.text).to_hex().to_string());
+        let commit = head.as_ref().map(|head| head.commit.clone());
         let bench = Bench {
             gpu,
             sources: Sources { places: &ready.places, means: &ready.means },
@@ -306,10 +314,19 @@ impl Engine {
             code_hash: source::code_hash(&request.text).to_hex().to_string(),
             head,
         };
+        let code_hash = bench.code_hash.clone();
         let benched = run.bench(&bench, definitions, &outcomes.cases).await;
         outcomes.cases.extend(benched.records);
         report.timings = benched.timings;
         report.not_timed.extend(benched.not_timed);
+        let history = self.history.get_or_init(|| TimingHistory::open(&ready.places.history()));
+        for timing in &mut report.timings {
+            timing.commit = commit.clone().filter(|_| head_hash.as_ref() == Some(&code_hash));
+            history.settle(&request.path, timing, head_hash.as_deref()).await;
+        }
+        if let Some(complaint) = history.complaint() {
+            tracing::warn!("{complaint}");
+        }
     }
 
     async fn version_at_head(&self, path: &Path) -> Option<AtHead> {

@@ -221,6 +221,7 @@ impl<W: Worker> CheckRun<'_, W> {
             conditions: taken.conditions,
             taken_at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             code_hash: bench.code_hash.clone(),
+            source_hash: bench.provenance.source_hash.clone(),
             commit: None,
             seed: Draws::new(self.seed, "resamples").next_u64(),
             sides: taken.sides,
@@ -329,3 +330,6 @@ fn words_of(ended: Ended) -> String {
         other => format!("{other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,8 +111,6 @@ pub(crate) fn mismatch() -> Finding {
 
 pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
     Report {
-        timings: Vec::new(),
-        not_timed: Vec::new(),
         entry: Some("copy".to_owned()),
         kernels: vec!["copy_kernel".to_owned()],
         parts: Vec::new(),
