@@ -19,7 +19,7 @@ fn holder() {
     let Some(folder) = std::env::var_os(HOLDER) else { return };
     let lease = attempt(&LeaseFolder::of_variable(Some(&folder)));
     assert!(matches!(lease, Attempt::Acquired(_)));
-    println!("\nholds it");
+    eprintln!("\nholds it");
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
 
@@ -28,10 +28,10 @@ fn start_holder(folder: &std::path::Path) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "holder", "--nocapture"])
         .env(HOLDER, folder)
-        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let holds = lines.map_while(Result::ok).any(|line| line == "holds it");
     assert!(holds, "the other process did not get the lease");
     child

@@ -176,7 +176,8 @@ impl Lease {
             Err(taken) => Ok(Attempt::Taken(Owner::read(&taken))),
             Ok(lock) => {
                 let owner = Owner::this_process(what);
-                lock.tell(&owner)?;
+                lock.tell(&owner)
+                    .map_err(|source| LeaseError::Io { path: folder.file(uuid, "lock"), source })?;
                 Ok(Attempt::Acquired(Self { lock, owner }))
             }
         }
@@ -240,7 +241,10 @@ impl Lease {
             // A shared lock for a moment: it is refused exactly when somebody has the lease. One who asks in
             // that moment asks again (see `Lock::try_take`).
             Ok(file) => match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-                Ok(()) => Ok(None),
+                Ok(()) => {
+                    drop(Lock { file });
+                    Ok(None)
+                }
                 Err(_) => Ok(Owner::read(&file)),
             },
         }
@@ -307,18 +311,15 @@ impl Lock {
         }
     }
 
-    fn tell(&self, owner: &Owner) -> Result<(), LeaseError> {
+    fn tell(&self, owner: &Owner) -> io::Result<()> {
         let mut file = &self.file;
-        let written = serde_json::to_vec(owner).map_err(io::Error::from).and_then(|text| {
-            file.set_len(0)?;
-            file.rewind()?;
-            file.write_all(&text)
-        });
-        match written {
-            Ok(()) => Ok(()),
+        let text = serde_json::to_vec(owner)?;
+        file.set_len(0)?;
+        file.rewind()?;
+        match file.write_all(&text) {
             // The lock counts, not the text: on a full disk it is still held.
             Err(error) if error.kind() == ErrorKind::StorageFull => Ok(()),
-            Err(source) => Err(LeaseError::Io { path: PathBuf::from("the lock file"), source }),
+            other => other,
         }
     }
 }

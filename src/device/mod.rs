@@ -23,7 +23,7 @@ pub mod visible;
 #[cfg(test)]
 pub(crate) mod fake;
 
-pub use busy::{Busy, WhenBusy, is_busy};
+pub use busy::{Busy, Plan, WhenBusy, is_busy};
 pub use ceilings::{Ceilings, MatrixKind};
 pub use choice::{Chosen, DeviceChoice, NoSuchDevice, choose};
 pub use facts::{Card, Gpu, Gpus, Management, NoGpus, open};

@@ -74,8 +74,10 @@ impl Nvml {
 impl Management for Nvml {
     fn cards(&self) -> Result<Vec<Card>, NoGpus> {
         let count = self.0.device_count().map_err(|error| why_not(&error))?;
-        // A card that is left out would give those after it a wrong number.
         let cards = (0..count).map(|index| self.card(&self.0.device_by_index(index)?));
+        // NVML counts cards that this group of processes may not open; CUDA does not. Leaving out any other would
+        // give those after it a wrong number.
+        let cards = cards.filter(|card| !matches!(card, Err(NvmlError::NoPermission)));
         cards.collect::<Result<_, _>>().map_err(|error| why_not(&error))
     }
 
@@ -84,9 +86,10 @@ impl Management for Nvml {
         // An instance has no clock and no temperature of its own.
         let card = device.mig_parent_device().ok();
         let card = card.as_ref().unwrap_or(&device);
+        let utilization_percent = device.utilization_rates().ok().map(|rates| rates.gpu);
         Ok(Readings {
-            processes: processes(&device),
-            utilization_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
+            processes: processes(&device, utilization_percent),
+            utilization_percent,
             temperature_c: card.temperature(TemperatureSensor::Gpu).ok(),
             sm_clock_mhz: card.clock_info(Clock::SM).ok(),
             max_sm_clock_mhz: card.max_clock_info(Clock::SM).ok(),
@@ -96,14 +99,15 @@ impl Management for Nvml {
 }
 
 /// Those with a context, and those that go through MPS. `None` when NVML does not list them.
-fn processes(device: &Device<'_>) -> Option<Vec<CardProcess>> {
+fn processes(device: &Device<'_>, utilization_percent: Option<u32>) -> Option<Vec<CardProcess>> {
     // A list that grew between its count and its reading is asked for once more.
     let ask = || device.running_compute_processes();
     let mut listed: Vec<ProcessInfo> = ask().or_else(|_| ask()).ok()?;
     listed.extend(device.mps_running_compute_processes().unwrap_or_default());
     listed.sort_by_key(|process| process.pid);
     listed.dedup_by_key(|process| process.pid);
-    let shares = shares(device);
+    // That nobody ran anything on a GPU that was busy means that the driver does not tell.
+    let shares = shares(device).filter(|shares| !shares.is_empty() || utilization_percent == Some(0));
     let processes = listed.into_iter().map(|process| CardProcess {
         pid: process.pid,
         used_bytes: match process.used_gpu_memory {

@@ -32,8 +32,7 @@ impl Visible {
         let prefix = ["GPU-", "MIG-"].into_iter().find(|prefix| text.starts_with(prefix));
         let chosen = match prefix {
             Some(prefix) => {
-                let entries = text.split(',').map(str::trim);
-                let uuids = entries.take_while(|entry| entry.starts_with(prefix)).map(str::to_owned);
+                let uuids = text.split(',').take_while(|entry| entry.starts_with(prefix)).map(str::to_owned);
                 Selection::Uuids(without_repeats(uuids))
             }
             None => Selection::Cards(without_repeats(text.split(',').map_while(leading_number))),
@@ -134,6 +133,8 @@ mod tests {
             ("0,GPU-1111", "GPU-0000"),
             ("GPU-2222,GPU-00", "GPU-2222 GPU-0000"),
             ("GPU-22,0", "GPU-2222"),
+            ("GPU-22, GPU-00", "GPU-2222"),
+            ("0,7,0", ""),
             ("GPU-22,GPU-9,GPU-0", "GPU-2222"),
             ("GPU-22,GPU-2222", ""),
             ("GPU-", ""),
