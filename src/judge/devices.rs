@@ -14,6 +14,10 @@ use crate::device::{
 };
 use crate::toolchain::{Places, Surroundings};
 
+/// How long the driver may take to tell of its GPUs: one that must first be woken takes seconds, and one whose GPU fell
+/// off the bus never answers.
+const LOOK_LIMIT: Duration = Duration::from_secs(30);
+
 /// The GPUs as this process sees them. NVML is loaded once, when a check first asks.
 pub(super) struct Devices {
     management: Arc<OnceLock<Arc<dyn Management>>>,
@@ -40,7 +44,7 @@ impl Devices {
         let variable = |name: &str| surroundings.variable(name);
         Self {
             management: Arc::default(),
-            visible: Visible::of_variable(variable("CUDA_VISIBLE_DEVICES")),
+            visible: Visible::of_variable(surroundings.variable_as_set("CUDA_VISIBLE_DEVICES")),
             leases: LeaseFolder::of_variable(variable(device::lease::FOLDER_VARIABLE)),
         }
     }
@@ -53,16 +57,26 @@ impl Devices {
         if options.device == DeviceChoice::Cpu {
             return Ok(Place::Interpreter { why: "the CPU was asked for".to_owned() });
         }
-        let (management, visible, options) =
+        let (management, visible, asked) =
             (Arc::clone(&self.management), self.visible.clone(), options.clone());
         // Where the driver must first be woken this takes seconds.
         let decided = tokio::task::spawn_blocking(move || {
             let management = Arc::clone(management.get_or_init(device::facts::open));
-            place_now(&management, &visible, &options)
+            place_now(&management, &visible, &asked)
         });
-        decided.await.unwrap_or_else(|error| {
-            Err(Box::new(Finding::plain(Code::JudgeFailed, format!("the GPUs cannot be looked at: {error}"))))
-        })
+        let failed = |why: String| {
+            Err(Box::new(Finding::plain(
+                Code::DeviceUnusable,
+                format!("the GPUs cannot be looked at: {why}"),
+            )))
+        };
+        match tokio::time::timeout(LOOK_LIMIT, decided).await {
+            Ok(decided) => decided.unwrap_or_else(|error| failed(error.to_string())),
+            Err(_) if options.device == DeviceChoice::Auto => {
+                Ok(Place::Interpreter { why: "the NVIDIA driver does not answer".to_owned() })
+            }
+            Err(_) => failed("the NVIDIA driver does not answer".to_owned()),
+        }
     }
 
     /// What timing on this GPU needs.
