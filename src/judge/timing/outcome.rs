@@ -75,71 +75,83 @@ pub struct Measured {
 
 /// Decides what is published of what was measured.
 pub fn assess(measured: Measured) -> Result<Timing, NoTiming> {
-    let refuse =
-        |(code, why): (NoTimingCode, String)| NoTiming::new(Some(measured.subject.clone()), code, why);
-    allow_at_all(&measured).map_err(refuse)?;
+    decide(&measured).map_err(|(code, why)| NoTiming::new(Some(measured.subject), code, why))
+}
+
+type Refusal = (NoTimingCode, String);
+
+fn decide(measured: &Measured) -> Result<Timing, Refusal> {
+    allow_at_all(measured)?;
     let candidate = &measured.sides.candidate;
-    check_series("the kernel", candidate).map_err(refuse)?;
-    let mut baseline_failed = measured.sides.baseline_failed.clone();
-    let baseline = match (&measured.baseline, &measured.sides.baseline) {
-        (Some(name), Some(series)) if baseline_failed.is_none() => {
-            check_series(name, series).map_err(refuse)?;
-            let pairs = candidate.cold_us.len().min(series.cold_us.len());
-            enough(name, pairs).map_err(refuse)?;
-            Some((name.clone(), series, pairs))
-        }
-        (Some(name), _) => {
-            baseline_failed.get_or_insert_with(|| format!("no time of {name} came back"));
-            None
-        }
-        (None, _) => None,
+    check_series("the kernel", candidate)?;
+    let against = against(measured)?;
+    let (compared, baseline_failed) = match against {
+        Against::Nothing => (None, None),
+        Against::Failed(why) => (None, Some(why)),
+        Against::Timed(compared) => (Some(compared), None),
     };
-    let latency = latency(candidate, measured.seed).ok_or_else(|| refuse(bad("the kernel")))?;
-    let against = baseline
-        .map(|(name, series, pairs)| {
-            let of_series = self::latency(series, measured.seed).ok_or_else(|| refuse(bad(&name)))?;
-            let speedup =
-                speedup(series, candidate, pairs, measured.seed).ok_or_else(|| refuse(bad(&name)))?;
-            Ok::<_, NoTiming>((name, of_series, speedup, pairs))
-        })
-        .transpose()?;
-    let share_of = |limit: &Estimate| share(limit, &latency.cold_us);
-    believable(&measured, &latency.cold_us).map_err(refuse)?;
-    let share_of_copy = measured.limits.copy_us.as_ref().map(share_of);
-    let roofline = roofline(&measured.limits, measured.work, &latency.cold_us);
+    let latency = latency("the kernel", candidate, measured.seed)?;
+    believable(measured, &latency.cold_us)?;
     let mut conditions: Vec<String> = measured.disturbed_by.iter().cloned().collect();
-    conditions.extend(measured.conditions);
+    conditions.extend_from_slice(&measured.conditions);
     Ok(Timing {
-        subject: measured.subject,
-        baseline: measured.baseline.filter(|_| against.is_some() || baseline_failed.is_some()),
+        subject: measured.subject.clone(),
+        baseline: measured.baseline.clone(),
         baseline_failed,
-        n: against.as_ref().map_or(candidate.cold_us.len(), |(_, _, _, pairs)| *pairs),
+        n: compared.as_ref().map_or(candidate.cold_us.len(), |compared| compared.pairs),
         latency,
-        baseline_latency: against.as_ref().map(|(_, latency, _, _)| *latency),
-        speedup: against.as_ref().map(|(_, _, speedup, _)| *speedup),
+        baseline_latency: compared.as_ref().map(|compared| compared.latency),
+        speedup: compared.as_ref().map(|compared| compared.speedup),
         method: candidate.method,
         host_us: candidate.host_us,
         is_host_bound: candidate.is_host_bound,
         graph_refused: candidate.graph_refused.clone(),
         claim_error: claim_error(candidate),
         spread: relative_spread(&candidate.cold_us).unwrap_or_default(),
-        gpu: measured.gpu,
-        versions: measured.versions,
+        gpu: measured.gpu.clone(),
+        versions: measured.versions.clone(),
         is_disturbed: measured.disturbed_by.is_some(),
         conditions,
         bytes: measured.work.bytes,
         flops: measured.work.flops,
-        share_of_copy,
-        roofline,
+        share_of_copy: measured.limits.copy_us.map(|copy| share(&copy, &latency.cold_us)),
+        roofline: roofline(&measured.limits, measured.work, &latency.cold_us),
         taken_at_s: measured.taken_at_s,
-        source_hash: measured.source_hash,
-        code_hash: measured.code_hash,
-        commit: measured.commit,
+        source_hash: measured.source_hash.clone(),
+        code_hash: measured.code_hash.clone(),
+        commit: measured.commit.clone(),
         changes: Vec::new(),
     })
 }
 
-type Refusal = (NoTimingCode, String);
+/// What came of the baseline.
+enum Against {
+    /// None was asked for.
+    Nothing,
+    Failed(String),
+    Timed(Compared),
+}
+
+struct Compared {
+    pairs: usize,
+    latency: Latency,
+    speedup: Speedup,
+}
+
+fn against(measured: &Measured) -> Result<Against, Refusal> {
+    let Some(name) = &measured.baseline else { return Ok(Against::Nothing) };
+    let series = match (&measured.sides.baseline, &measured.sides.baseline_failed) {
+        (_, Some(why)) => return Ok(Against::Failed(why.clone())),
+        (None, None) => return Ok(Against::Failed(format!("no time of {name} came back"))),
+        (Some(series), None) => series,
+    };
+    check_series(name, series)?;
+    let candidate = &measured.sides.candidate;
+    let pairs = candidate.cold_us.len().min(series.cold_us.len());
+    let latency = latency(name, series, measured.seed)?;
+    let speedup = speedup(series, candidate, pairs, measured.seed).ok_or_else(|| bad(name))?;
+    Ok(Against::Timed(Compared { pairs, latency, speedup }))
+}
 
 /// Nothing is published of what is not right.
 fn allow_at_all(measured: &Measured) -> Result<(), Refusal> {
@@ -176,8 +188,7 @@ fn check_series(side: &str, series: &Series) -> Result<(), Refusal> {
     }
     enough(side, series.cold_us.len())?;
     let error = claim_error(series);
-    // Written so that NaN is refused.
-    if !(error <= CLAIM_TOLERANCE) {
+    if error.is_nan() || error > CLAIM_TOLERANCE {
         let why = format!(
             "the process of {side} recorded {:.2} µs a call where the judge's clock says {:.2}; more than {:.0} % \
              apart, no figure of it is believed",
@@ -198,10 +209,10 @@ fn claim_error(series: &Series) -> f64 {
     (series.claimed_us - series.wall_us).abs() / series.wall_us
 }
 
-fn latency(series: &Series, seed: u64) -> Option<Latency> {
+fn latency(side: &str, series: &Series, seed: u64) -> Result<Latency, Refusal> {
     let warm_us = Some(&series.warm_us).filter(|warm| warm.len() >= LEAST_SAMPLES);
-    Some(Latency {
-        cold_us: median_interval(&series.cold_us, seed)?,
+    Ok(Latency {
+        cold_us: median_interval(&series.cold_us, seed).ok_or_else(|| bad(side))?,
         warm_us: warm_us.and_then(|warm| median_interval(warm, seed)),
     })
 }

@@ -53,7 +53,7 @@ fn code_of(change: impl FnOnce(&mut Measured)) -> NoTimingCode {
     let mut measured = measured();
     change(&mut measured);
     let refused = assess(measured).expect_err("refused");
-    assert_eq!(refused.subject, Some(subject()));
+    assert_eq!(refused.subject.as_deref(), Some(&subject()));
     assert!(!refused.why.is_empty());
     refused.code
 }
