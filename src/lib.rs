@@ -3,6 +3,7 @@
 //! The rooms and what may import what are described in `ARCHITECTURE.md`; the order of what matters is
 //! a verdict that cannot be wrong, a number that can be trusted, the speed of the answer, features.
 
+pub mod device;
 pub mod judge;
 pub mod oracle;
 pub mod project;

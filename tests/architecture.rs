@@ -148,6 +148,19 @@ fn only_runner_and_toolchain_start_processes() {
 }
 
 #[test]
+fn only_the_doctor_starts_libcuda() {
+    only_in(&["device"], "cudarc");
+    only_in(&["device"], "nvml_wrapper");
+    let askers: Vec<PathBuf> = sources()
+        .into_iter()
+        .filter(|(_, _, text)| text.contains("Libcuda"))
+        .map(|(_, file, _)| file)
+        .filter(|file| !file.starts_with("device"))
+        .collect();
+    assert_eq!(askers, [Path::new("cli/doctor.rs")]);
+}
+
+#[test]
 fn only_the_main_loop_makes_and_owns_the_state_of_the_server() {
     let owners: Vec<PathBuf> = sources()
         .into_iter()

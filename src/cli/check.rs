@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use super::{CANNOT_WRITE, EXIT_USAGE};
+use crate::device::{DeviceChoice, WhenBusy};
+use crate::judge::bench::{BaselineChoice, TimingChoice};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{
     CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record, unknown_name,
@@ -44,6 +46,15 @@ pub(super) struct CheckArgs {
     /// Replay the inputs and shapes of an earlier check.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Where kernels run: auto takes a GPU if there is one, cpu the interpreter, cuda:N that GPU.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
+    /// What a kernel that passed on a GPU is timed against.
+    #[arg(long, value_enum, default_value_t)]
+    baseline: BaselineChoice,
+    /// Do not time what passed.
+    #[arg(long)]
+    no_timing: bool,
     /// JSON lines on stdout: a record for each case, then a summary for each file.
     #[arg(long)]
     json: bool,
@@ -133,6 +144,15 @@ fn options(args: &CheckArgs) -> CheckOptions {
         dtypes: args.dtype.clone(),
         kernel: args.kernel.clone(),
         seed: args.seed,
+        device: args.device,
+        when_busy: WhenBusy::default(),
+        // Only what passed every stage is timed.
+        timing: if args.no_timing || !args.stage.is_empty() {
+            TimingChoice::None
+        } else {
+            TimingChoice::Some
+        },
+        baseline: args.baseline,
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::setup::TerminalDialogue;
+use crate::device::attributes::Libcuda;
+use crate::device::{LeaseFolder, NoGpus, Survey, Visible, lease, open};
 use crate::judge::check::{CheckOptions, CheckRequest, Checker};
 use crate::judge::{Engine, EngineOptions, Report as Judged, Stage, Verdict};
 use crate::spec::Dtype;
@@ -69,6 +71,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         surroundings: &surroundings,
         places: &places,
         search: &search,
+        gpus: &survey_gpus(&surroundings),
         root: Path::new("/"),
         tool_limit_s: TOOL_LIMIT_S,
     });
@@ -83,6 +86,24 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         super::say(&report.to_string())?;
     }
     Ok(ExitCode::from(if report.can_check { 0 } else { 2 }))
+}
+
+/// How long the driver may take to say what GPUs there are: it wakes them first where nobody uses them.
+const SURVEY_LIMIT: Duration = Duration::from_secs(15);
+
+/// On a thread of its own: a driver that hangs cannot be interrupted, only left behind.
+fn survey_gpus(surroundings: &Surroundings) -> Survey {
+    let visible = Visible::of_variable(surroundings.variable_as_set("CUDA_VISIBLE_DEVICES"));
+    let leases = LeaseFolder::of_variable(surroundings.variable(lease::FOLDER_VARIABLE));
+    let ours = [std::process::id()].into();
+    let (found, survey) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody waits any more when it took too long.
+        let _ = found.send(Survey::take(&*open(), &visible, &Libcuda, &leases, &ours));
+    });
+    survey.recv_timeout(SURVEY_LIMIT).unwrap_or_else(|_| {
+        Survey::none(NoGpus::NoAnswer(format!("no answer in {} s", SURVEY_LIMIT.as_secs())))
+    })
 }
 
 /// Checks a starter in this interpreter: that the packages are there does not say that they work.

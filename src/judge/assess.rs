@@ -47,6 +47,10 @@ pub(super) struct Circumstances<'a> {
     pub(super) elapsed_ms: f64,
     /// Wall-clock limit of the run, for the message of a timeout.
     pub(super) wall_s: f64,
+    /// On a GPU and not in the interpreter.
+    pub(super) on_gpu: bool,
+    /// The file has products of matrices. A GPU does not tell whether they were rounded to TF32; the interpreter does.
+    pub(super) may_use_tf32: bool,
     /// What was tried after the first call, in the stage of determinism.
     pub(super) trials: &'a [TrialOutcome],
     /// Whether the Definition asks for the same bits every time.
@@ -76,10 +80,15 @@ pub(super) fn assess(circumstances: Circumstances<'_>, ended: Ended) -> CaseReco
             record.findings.push(told);
             record.launches = raised.launches;
         }
-        Ended::Died(died) => record.findings.push(died_finding(&died, circumstances.wall_s)),
+        Ended::Died(died) => {
+            record.findings.push(died_finding(&died, circumstances.wall_s, circumstances.on_gpu))
+        }
         Ended::NoTruth(finding) => record.findings.push(finding),
         Ended::Failed { code, message } if code == "reference-failed" => {
             record.findings.push(Finding::plain(Code::ReferenceFailed, message));
+        }
+        Ended::Failed { code, message } if circumstances.on_gpu && code == "out-of-memory" => {
+            record.findings.push(Finding::plain(Code::OutOfMemory, message));
         }
         Ended::Failed { code, message } => record.findings.push(Finding::plain(
             Code::JudgeFailed,
@@ -122,7 +131,12 @@ fn assess_run(
         record.findings.extend(output_shape_findings(outputs, &ran.outputs, kernel.as_deref()));
         match compared {
             Some(compared) => {
-                record.findings.extend(value_findings(case, &ran.launches, &compared, kernel.as_deref()));
+                record.findings.extend(value_findings(
+                    circumstances,
+                    &ran.launches,
+                    &compared,
+                    kernel.as_deref(),
+                ));
                 record.errors = compared.outputs;
             }
             // Without a comparison nothing may pass.
@@ -143,7 +157,7 @@ fn assess_run(
 /// Why this case says nothing about the kernel although nothing is wrong with it: it belongs under what was
 /// not run. Large shapes run some programs only, which cannot be compared when several launches, or PyTorch,
 /// made the outputs; and tensors larger than memory cannot be copied, nor their whole length be gone through.
-pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
+pub(super) fn beyond_a_sample(record: &CaseRecord, is_large: bool) -> Option<&'static str> {
     if record.verdict != Verdict::CouldNotRun {
         return None;
     }
@@ -154,6 +168,9 @@ pub(super) fn beyond_a_sample(record: &CaseRecord) -> Option<&'static str> {
         return Some("the entry says that it does not take an axis of this length");
     }
     match record.case.coverage {
+        _ if is_large && only(&[Code::OutOfMemory]) => {
+            Some("the free memory of the GPU does not hold this size and its float64 reference")
+        }
         Coverage::Sampled if only(&[Code::NotComparable]) => Some(
             "only some of its programs can be run here, and its outputs are not made by one launch alone",
         ),
@@ -286,7 +303,7 @@ fn output_shape_findings(
 }
 
 fn value_findings(
-    case: &Case,
+    circumstances: Circumstances<'_>,
     launches: &[Launch],
     compared: &Compared,
     kernel: Option<&str>,
@@ -301,8 +318,17 @@ fn value_findings(
             )
         });
     }
+    for name in &compared.written_outside {
+        findings.push(Finding {
+            kernel: kernel.map(str::to_owned),
+            ..Finding::plain(
+                Code::OutOfBounds,
+                format!("memory right before or behind `{name}` was written, which belongs to no tensor"),
+            )
+        });
+    }
     for errors in &compared.outputs {
-        if let Some(finding) = output_finding(case, launches, errors) {
+        if let Some(finding) = output_finding(circumstances, launches, errors) {
             findings.push(Finding { kernel: kernel.map(str::to_owned), ..finding });
         }
         findings.extend(weak_tolerance(errors));
@@ -311,7 +337,12 @@ fn value_findings(
 }
 
 /// The worst that is to be said of one output's values.
-fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Option<Finding> {
+fn output_finding(
+    circumstances: Circumstances<'_>,
+    launches: &[Launch],
+    errors: &OutputErrors,
+) -> Option<Finding> {
+    let case = circumstances.case;
     let name = &errors.name;
     if errors.unwritten > 0 && case.coverage == Coverage::Full {
         let range = match (&errors.first_unwritten, &errors.last_unwritten) {
@@ -342,7 +373,7 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
         });
     }
     if errors.violations > 0 {
-        return Some(mismatch(case, launches, errors));
+        return Some(mismatch(circumstances, launches, errors));
     }
     if errors.undecided > 0 {
         let message = format!(
@@ -362,10 +393,12 @@ fn output_finding(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Op
     })
 }
 
-fn mismatch(case: &Case, launches: &[Launch], errors: &OutputErrors) -> Finding {
+fn mismatch(circumstances: Circumstances<'_>, launches: &[Launch], errors: &OutputErrors) -> Finding {
+    let case = circumstances.case;
     let name = &errors.name;
     let dots: Vec<&Place> = launches.iter().flat_map(|launch| &launch.tf32_dots).collect();
-    let only_tf32 = case.dtype == Dtype::Float32 && errors.tf32_violations == 0 && !dots.is_empty();
+    let multiplies = !dots.is_empty() || (circumstances.on_gpu && circumstances.may_use_tf32);
+    let only_tf32 = case.dtype == Dtype::Float32 && errors.tf32_violations == 0 && multiplies;
     let element = element(name, errors.first.as_ref());
     if only_tf32 {
         let message = format!(

@@ -43,6 +43,8 @@ fn judge_with_trials(
         seed: 1,
         elapsed_ms: 2.0,
         wall_s: 20.0,
+        on_gpu: false,
+        may_use_tf32: false,
         trials,
         must_be_deterministic,
     };
@@ -304,7 +306,8 @@ fn what_only_a_large_shape_cannot_show_was_not_run() {
         let died = json!({"reason": reason, "signal": null, "status": null, "output": ""});
         Ended::Died(serde_json::from_value(died).unwrap())
     };
-    let told = |coverage, ended| beyond_a_sample(&judge_on(&case(coverage), &[out()], ended)).is_some();
+    let told =
+        |coverage, ended| beyond_a_sample(&judge_on(&case(coverage), &[out()], ended), false).is_some();
     let not_compared = |changes| Ended::Ran { ran: ran(changes), compared: None };
     assert!(told(Coverage::Sampled, not_compared(json!({}))));
     assert!(told(Coverage::Offsets, died("memory")));
@@ -434,9 +437,76 @@ fn a_stated_limit_on_a_very_long_axis_is_not_wrong() {
     long.axes.insert("N".to_owned(), 65_537);
     let record = judge_on(&long, &[out()], raises("RuntimeError", json!([])));
     assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::Refused]));
-    assert!(beyond_a_sample(&record).is_some());
+    assert!(beyond_a_sample(&record, false).is_some());
     for ended in [raises("ZeroDivisionError", json!([])), raises("RuntimeError", launch)] {
         assert_eq!(judge_on(&long, &[out()], ended).verdict, Verdict::Wrong);
     }
     assert_eq!(judge(raises("RuntimeError", json!([]))).verdict, Verdict::Wrong);
+}
+
+fn judge_on_gpu(case: &Case, ended: Ended, may_use_tf32: bool) -> CaseRecord {
+    let circumstances = Circumstances {
+        case,
+        outputs: &[out()],
+        seed: 1,
+        elapsed_ms: 2.0,
+        wall_s: 60.0,
+        on_gpu: true,
+        may_use_tf32,
+        trials: &[],
+        must_be_deterministic: false,
+    };
+    assess(circumstances, ended)
+}
+
+#[test]
+fn what_was_written_beside_a_tensor_is_out_of_bounds() {
+    let outside = Compared { written_outside: vec!["x".to_owned()], ..compared(json!({})) };
+    let ended = Ended::Ran { ran: ran(json!({})), compared: Some(outside) };
+    let record = judge_on_gpu(&case(Coverage::Full), ended, false);
+    assert_eq!((record.verdict, record.findings[0].code), (Verdict::Wrong, Code::OutOfBounds));
+}
+
+/// A GPU does not tell which products were rounded: only a file that multiplies can have rounded any.
+#[test]
+fn on_a_gpu_tf32_is_told_of_files_that_multiply() {
+    let off = json!({"violations": 3, "tf32_violations": 0});
+    for (multiplies, code) in [(true, Code::Tf32), (false, Code::Mismatch)] {
+        let ended = Ended::Ran { ran: ran(json!({})), compared: Some(compared(off.clone())) };
+        let record = judge_on_gpu(&case(Coverage::Full), ended, multiplies);
+        assert_eq!((record.verdict, record.findings[0].code), (Verdict::Wrong, code));
+    }
+}
+
+/// No memory for a large size says nothing of the kernel; for a small one it could not run.
+#[test]
+fn too_little_memory_of_a_gpu_leaves_large_sizes_out() {
+    let ended =
+        || Ended::Failed { code: "out-of-memory".to_owned(), message: "no memory for the case".to_owned() };
+    let record = judge_on_gpu(&case(Coverage::Full), ended(), false);
+    assert_eq!((record.verdict, record.findings[0].code), (Verdict::CouldNotRun, Code::OutOfMemory));
+    assert!(beyond_a_sample(&record, true).is_some());
+    assert!(beyond_a_sample(&record, false).is_none());
+}
+
+#[test]
+fn every_fault_that_a_gpu_tells_of_has_a_code() {
+    for (code, expected) in [
+        ("out-of-resources", Code::OutOfResources),
+        ("illegal-access", Code::IllegalAccess),
+        ("misaligned-access", Code::MisalignedAccess),
+        ("illegal-instruction", Code::IllegalInstruction),
+        ("device-assert", Code::DeviceAssert),
+        ("launch-timeout", Code::Timeout),
+        ("launch-failed", Code::LaunchFailed),
+        ("device-lost", Code::DeviceLost),
+        ("cuda-error", Code::Raised),
+    ] {
+        let raised = json!({"exception": "RuntimeError", "message": "CUDA error", "code": code, "missing": null,
+                            "place": null, "column": null});
+        let raised = Ended::Raised(serde_json::from_value(raised).unwrap());
+        let record = judge_on_gpu(&case(Coverage::Full), raised, false);
+        assert_eq!(record.findings[0].code, expected, "{code}");
+        assert_eq!(record.verdict, expected.verdict());
+    }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+use super::bench::{BaselineChoice, TimingChoice};
 use super::{CaseRecord, Report, Stage};
+use crate::device::{DeviceChoice, WhenBusy};
 use crate::oracle::OracleLabel;
 use crate::spec::Dtype;
 
@@ -35,6 +37,13 @@ pub struct CheckOptions {
     pub kernel: Option<String>,
     /// Replays a run; otherwise drawn from the system's randomness and told with the verdict.
     pub seed: Option<u64>,
+    pub device: DeviceChoice,
+    /// What is done when another process uses the GPU.
+    pub when_busy: WhenBusy,
+    /// What is timed once everything passed, on a GPU.
+    pub timing: TimingChoice,
+    /// What it is timed against.
+    pub baseline: BaselineChoice,
 }
 
 /// What happens while a check runs, in order.

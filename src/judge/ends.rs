@@ -18,6 +18,24 @@ pub(super) fn raised_finding(raised: &Raised) -> Finding {
         "out-of-memory" => (Code::OutOfMemory, format!("ran out of the memory it may use here: {text}")),
         "unsupported" => (Code::Unsupported, format!("cannot be checked here: {}", raised.message)),
         "compile-error" => (Code::CompileError, raised.message.clone()),
+        "out-of-resources" => (
+            Code::OutOfResources,
+            format!("cannot be launched on this GPU: {}; use smaller blocks or fewer stages", raised.message),
+        ),
+        "illegal-access" => (Code::IllegalAccess, on_the_gpu("reads or writes memory that is not its own", raised)),
+        "misaligned-access" => {
+            (Code::MisalignedAccess, on_the_gpu("reads or writes at an address that is not aligned", raised))
+        }
+        "illegal-instruction" => {
+            (Code::IllegalInstruction, on_the_gpu("runs an instruction that this GPU refuses", raised))
+        }
+        "device-assert" => (Code::DeviceAssert, on_the_gpu("an assertion in a kernel does not hold", raised)),
+        "launch-timeout" => (Code::Timeout, on_the_gpu("was stopped by the driver because it ran too long", raised)),
+        "launch-failed" => (Code::LaunchFailed, on_the_gpu("was ended by the GPU", raised)),
+        "device-lost" => (
+            Code::DeviceLost,
+            format!("the GPU was lost in the middle: {}; `nvidia-smi` shows whether it is back", raised.message),
+        ),
         "bad-signature" => (Code::BadSignature, raised.message.clone()),
         "not-built" => (Code::NotBuilt, raised.message.clone()),
         "unmatched-weights" => (Code::UnmatchedWeights, raised.message.clone()),
@@ -33,8 +51,24 @@ pub(super) fn raised_finding(raised: &Raised) -> Finding {
     }
 }
 
+/// A fault that ends the context of a process: the GPU tells of it late, at one of the launches before.
+fn on_the_gpu(what: &str, raised: &Raised) -> String {
+    let mut kernels: Vec<&str> = Vec::new();
+    for launch in &raised.launches {
+        if !kernels.contains(&launch.kernel.as_str()) {
+            kernels.push(&launch.kernel);
+        }
+    }
+    let launched = match kernels.as_slice() {
+        [] => String::new(),
+        [only] => format!(", in a launch of `{only}`"),
+        several => format!(", in a launch of one of `{}`", several.join("`, `")),
+    };
+    format!("{what}{launched} ({})", raised.message)
+}
+
 /// The end of a process that was to run a case.
-pub(super) fn died_finding(died: &Died, wall_s: f64) -> Finding {
+pub(super) fn died_finding(died: &Died, wall_s: f64, on_gpu: bool) -> Finding {
     let words = last_words(died);
     match died.reason {
         DeathReason::Exit => Finding::plain(
@@ -52,6 +86,12 @@ pub(super) fn died_finding(died: &Died, wall_s: f64) -> Finding {
         DeathReason::Signal => Finding::plain(
             Code::Crashed,
             format!("the process crashed with {}{words}", signal_name(died.signal.unwrap_or(0))),
+        ),
+        DeathReason::Timeout if on_gpu => Finding::plain(
+            Code::Timeout,
+            format!(
+                "did not end within {wall_s} s on the GPU: an endless loop, or programs that wait for one another{words}"
+            ),
         ),
         DeathReason::Timeout => Finding::plain(
             Code::Timeout,
@@ -83,7 +123,7 @@ pub(super) fn died_at_import_finding(died: &Died, import_wall_s: f64) -> Finding
             Code::Timeout,
             format!("importing the file did not end within {import_wall_s} s{words}"),
         ),
-        DeathReason::Memory | DeathReason::Killed => died_finding(died, import_wall_s),
+        DeathReason::Memory | DeathReason::Killed => died_finding(died, import_wall_s, false),
     }
 }
 

@@ -1,41 +1,34 @@
 //! The engine behind the command line and the language server: finds the environment, keeps its worker
 //! warm, finds the oracle, runs the plan.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+use super::bench::{Bench, TimingChoice};
 use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
-use super::environment::{Search, Silent, find_python_for, project_root};
-use super::foreign::ForeignRun;
-use super::load::module_role;
-use super::module::{self, ModuleRun};
-use super::obstacles::{
-    launch_on_import, launch_on_import_of_reference, missing_oracle, nothing_left, unknown_in,
-};
+use super::devices::Devices;
+use super::environment::Silent;
+use super::obstacles::{missing_oracle, nothing_left, unknown_in};
 use super::packed::{self, Packed};
-use super::run::{CheckRun, Source};
+use super::run::{CheckRun, Outcomes};
+use super::sources::{Sources, resident_limit};
+use super::stages::{self, Reach};
+use super::start::{Preparing, Ready};
+use super::timing::{NoTiming, NoTimingCode, TimingHistory};
 use super::verdict::hashes_of;
-use super::{Code, Finding, NotRun, Provenance, Report, head, stages};
-use crate::oracle::{
-    self, Described, Draft, ForeignFile, Head, MissKind, ModuleSize, Oracle, OracleMiss, Reference,
-};
-use crate::runner::protocol::ModuleSide;
-use crate::runner::{Supervisor, Worker, WorkerVersions, copy_source, unpack};
+use super::workers::Workers;
+use super::{Code, Finding, NotRun, Provenance, Report, Verdict, head};
+use crate::oracle::{self, Described, Draft, Head, MissKind, Oracle, OracleMiss};
+use crate::runner::Supervisor;
 use crate::source::{self, Kernel, SourceModel};
+use crate::spec::Definition;
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
-use crate::toolchain::{AtHead, Memory, NoHead, Places, Surroundings, at_head};
-
-/// A worker that served no check for this long is ended: it holds several hundred megabytes.
-const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Resident memory of one candidate: never more than this, and never more than half of what is free.
-const RESIDENT_LIMIT_BYTES: u64 = 8 << 30;
+use crate::toolchain::{AtHead, NoHead, Places, Surroundings, at_head};
 
 /// What the engine was told when it was made.
 #[derive(Clone, Debug)]
@@ -50,25 +43,13 @@ pub struct EngineOptions {
 
 /// See the module's documentation.
 pub struct Engine {
-    options: EngineOptions,
-    surroundings: Surroundings,
-    probes: Arc<ProbeCache>,
-    workers: Arc<Mutex<HashMap<PathBuf, Warm>>>,
-}
-
-/// What judging any function of a file needs.
-struct Ready {
-    worker: Arc<Supervisor>,
-    seed: u64,
-}
-
-/// A file to get ready for.
-struct Preparing<'a> {
-    request: &'a CheckRequest,
-    packed: Option<&'a Packed>,
-    model: &'a SourceModel,
-    began: Instant,
-    events: &'a UnboundedSender<CheckEvent>,
+    pub(super) options: EngineOptions,
+    pub(super) surroundings: Surroundings,
+    pub(super) probes: Arc<ProbeCache>,
+    pub(super) workers: Workers,
+    pub(super) devices: Devices,
+    /// Opened with the first time that is taken.
+    history: OnceLock<TimingHistory>,
 }
 
 /// One function to judge.
@@ -82,19 +63,18 @@ struct Judging<'a> {
     cancel: &'a CancellationToken,
 }
 
-struct Warm {
-    worker: Arc<Supervisor>,
-    last_used: Instant,
-}
-
 impl Engine {
     /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
+        let surroundings = Surroundings::of_this_process();
+        let devices = Devices::new(&surroundings);
         Self {
             options,
-            surroundings: Surroundings::of_this_process(),
+            surroundings,
             probes: Arc::default(),
-            workers: Arc::default(),
+            workers: Workers::default(),
+            devices,
+            history: OnceLock::new(),
         }
     }
 
@@ -109,16 +89,7 @@ impl Engine {
 
     /// Ends every worker and waits until they are gone, at most `limit`.
     pub async fn shut_down(&self, limit: Duration) {
-        let workers: Vec<Arc<Supervisor>> =
-            self.workers.lock().await.drain().map(|(_, warm)| warm.worker).collect();
-        let ends: Vec<_> = workers.iter().map(|worker| worker.when_ended()).collect();
-        drop(workers);
-        let all = async {
-            for end in ends {
-                end.await;
-            }
-        };
-        let _ = tokio::time::timeout(limit, all).await;
+        self.workers.shut_down(limit).await;
     }
 
     async fn run_check(
@@ -224,22 +195,6 @@ impl Engine {
         described
     }
 
-    /// What all functions of a file share: no import launches anything, the interpreter with its worker, the seed.
-    async fn prepare(&self, preparing: Preparing<'_>, report: &mut Report) -> Result<Ready, Box<Finding>> {
-        let Preparing { request, packed, model, began, events } = preparing;
-        if let Some(finding) = launch_on_import(&request.path, &request.text, model) {
-            return Err(Box::new(finding));
-        }
-        let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
-        let python = self.python_for(request, packed).await?;
-        report.timeline.python = Some(milliseconds_since(began));
-        let (worker, versions) = self.worker_for(python, events).await?;
-        report.timeline.worker = Some(milliseconds_since(began));
-        report.provenance.rest_on(&versions);
-        let seed = request.options.seed.map_or_else(random_seed, Ok)?;
-        Ok(Ready { worker, seed })
-    }
-
     /// Judges one function.
     async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
         let Judging { request, packed, oracle, ready, began, events, cancel } = judging;
@@ -247,18 +202,19 @@ impl Engine {
         if cancel.is_cancelled() {
             return report.ended_by(Finding::plain(Code::Cancelled, "cancelled before it began"));
         }
+        let sources = Sources { places: &ready.places, means: &ready.means };
         let source = match packed {
-            Some(packed) => packed.source(request, resident_limit()),
-            None => match self.source(request, oracle) {
+            Some(packed) => packed.source(request, resident_limit(&ready.means)),
+            None => match sources.source(request, oracle) {
                 Ok(source) => source,
                 Err(finding) => return report.ended_by(*finding),
             },
         };
-        let foreign = match self.foreign(request, oracle, &source) {
+        let foreign = match sources.foreign(request, oracle, &source) {
             Ok(foreign) => foreign,
             Err(finding) => return report.ended_by(*finding),
         };
-        let modules = match self.modules(oracle) {
+        let modules = match sources.modules(oracle) {
             Ok(modules) => modules,
             Err(finding) => return report.ended_by(*finding),
         };
@@ -268,6 +224,7 @@ impl Engine {
             source: &source,
             foreign: foreign.as_ref(),
             modules: &modules,
+            means: &ready.means,
             seed: ready.seed,
             began,
             events,
@@ -295,9 +252,10 @@ impl Engine {
         };
         let run = CheckRun { oracle: learned.as_ref().unwrap_or(oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
+        let reach = Reach::of(&ready.means);
         let mut plan = match modules.is_empty() {
-            true => stages::plan(&definitions, &request.options, ready.seed),
-            false => stages::plan_drawn(&definitions, &request.options),
+            true => stages::plan(&definitions, &request.options, ready.seed, reach),
+            false => stages::plan_drawn(&definitions, &request.options, reach),
         };
         if oracle.reference.head().is_some() {
             head::only_comparable(&mut plan);
@@ -312,145 +270,68 @@ impl Engine {
             report.not_run.extend(plan.not_run);
             return report.ended_by(nothing_left(&request.options, &definitions));
         }
-        let outcomes = run.run(candidate, plan).await;
+        let mut outcomes = run.run(candidate, plan).await;
+        self.time(&run, (request, ready), &definitions, (&mut outcomes, &mut report)).await;
+        run.close_reference().await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
         report.timeline.end = Some(milliseconds_since(began));
         report.finish(outcomes, &request.options, cancel.is_cancelled())
     }
+}
 
-    /// A warm worker of this interpreter, started when there is none.
-    async fn worker_for(
+impl Engine {
+    /// Times what passed, on the GPU that there is. What turns out wrong meanwhile counts like any other case.
+    async fn time(
         &self,
-        python: PathBuf,
-        events: &UnboundedSender<CheckEvent>,
-    ) -> Result<(Arc<Supervisor>, WorkerVersions), Box<Finding>> {
-        let mut workers = self.workers.lock().await;
-        workers.retain(|_, warm| !warm.worker.has_ended());
-        if let Some(warm) = workers.get_mut(&python) {
-            warm.last_used = Instant::now();
-            return Ok((Arc::clone(&warm.worker), warm.worker.versions()));
+        run: &CheckRun<'_, Supervisor>,
+        (request, ready): (&CheckRequest, &Ready),
+        definitions: &[&Definition],
+        (outcomes, report): (&mut Outcomes, &mut Report),
+    ) {
+        if request.options.timing == TimingChoice::None {
+            return;
         }
-        let _ = events.send(CheckEvent::Preparing(format!("starting {}", python.display())));
-        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let main = unpack(&places.worker()).map_err(|error| failed(error.to_string()))?;
-        let worker =
-            Arc::new(Supervisor::start(&python, &main).await.map_err(|error| failed(error.to_string()))?);
-        let versions = worker.versions();
-        workers.insert(python, Warm { worker: Arc::clone(&worker), last_used: Instant::now() });
-        tokio::spawn(end_when_idle(Arc::downgrade(&self.workers)));
-        Ok((worker, versions))
-    }
-
-    /// Probes are processes and a setup takes minutes: both run on a thread of their own.
-    async fn python_for(
-        &self,
-        request: &CheckRequest,
-        packed: Option<&Packed>,
-    ) -> Result<PathBuf, Box<Finding>> {
-        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let search = Search {
-            file: packed.map_or(&request.path, |packed| &packed.path).clone(),
-            named: self.options.python.clone(),
-            setting: request.python.clone(),
-            policy: self.options.environment,
+        let gpu = match &ready.bench {
+            Ok(gpu) => gpu,
+            Err(missing) => return report.not_timed.push(missing.clone()),
         };
-        let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let (surroundings, probes) = (self.surroundings.clone(), Arc::clone(&self.probes));
-        let dialogue = self.options.dialogue;
-        let found = tokio::task::spawn_blocking(move || {
-            find_python_for(&search, &surroundings, &places, &probes, &mut *dialogue())
-        });
-        found.await.map_err(|error| failed(format!("the search for Python failed: {error}")))?
-    }
-
-    /// The judged file; as one with its reference it has the constants that the comment says.
-    fn source(&self, request: &CheckRequest, oracle: &Oracle) -> Result<Source, Box<Finding>> {
-        let text = match &oracle.reference {
-            Reference::Module(reference) if reference.is_same_file => {
-                reference.sizes.first().map_or(&*request.text, |size| size.text.as_str())
-            }
-            _ => &request.text,
+        let has_passed = outcomes.findings.is_empty()
+            && !outcomes.cases.is_empty()
+            && outcomes.cases.iter().all(|record| record.verdict == Verdict::Passed);
+        if !has_passed || run.cancel.is_cancelled() {
+            let why = "only what passed is timed";
+            return report.not_timed.push(NoTiming::new(None, NoTimingCode::NotPassed, why));
+        }
+        let head = self.version_at_head(&request.path).await;
+        let head_hash = head.as_ref().map(|head| source::code_hash(&head.text).to_hex().to_string());
+        let commit = head.as_ref().map(|head| head.commit.clone());
+        let bench = Bench {
+            gpu,
+            sources: Sources { places: &ready.places, means: &ready.means },
+            options: &request.options,
+            path: &request.path,
+            provenance: &report.provenance,
+            code_hash: source::code_hash(&request.text).to_hex().to_string(),
+            head,
         };
-        self.source_of(&request.path, text)
-    }
-
-    /// A process for each size of a class that says what is right.
-    fn modules(&self, oracle: &Oracle) -> Result<Vec<ModuleRun>, Box<Finding>> {
-        let (Reference::Module(reference), Some(role)) =
-            (&oracle.reference, module_role(oracle, ModuleSide::Reference))
-        else {
-            return Ok(Vec::new());
-        };
-        let is_only = reference.sizes.len() == 1;
-        let run = |size: &ModuleSize| {
-            let source = match reference.is_same_file {
-                true => self.source_of(&reference.path, &size.text)?,
-                false => self.source_of_reference(&reference.path, &size.text, None)?,
-            };
-            Ok(ModuleRun {
-                definition: module::definition_name(&oracle.entry, size, is_only),
-                size: size.clone(),
-                foreign: ForeignRun::of_class(source, reference.class.clone(), role),
-            })
-        };
-        reference.sizes.iter().map(run).collect()
-    }
-
-    /// The reference that is not ours, if there is one, as it is right now.
-    fn foreign(
-        &self,
-        request: &CheckRequest,
-        oracle: &Oracle,
-        judged: &Source,
-    ) -> Result<Option<ForeignRun>, Box<Finding>> {
-        let Some(reference) = oracle.reference.foreign() else { return Ok(None) };
-        let source = match &reference.file {
-            ForeignFile::Same => judged.clone(),
-            ForeignFile::Text { path, text } => {
-                let commit = oracle.reference.head().map(|head| head.commit.as_str());
-                self.source_of_reference(path, text, commit)?
-            }
-            ForeignFile::Other(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    let message = format!("the reference's file {} cannot be read: {error}", path.display());
-                    let place = oracle.place(&request.path, &request.text);
-                    Box::new(Finding { place, ..Finding::plain(Code::ReferenceFailed, message) })
-                })?;
-                self.source_of_reference(path, &text, None)?
-            }
-        };
-        let is_text = matches!(reference.file, ForeignFile::Text { .. });
-        let function = reference.function.clone();
-        Ok(Some(match oracle.reference.head() {
-            Some(head) => ForeignRun::at_head(source, function, &head.commit),
-            None => ForeignRun::new(source, function, is_text),
-        }))
-    }
-
-    /// A file that says what is right is not imported either when that launches kernels.
-    fn source_of_reference(
-        &self,
-        path: &Path,
-        text: &str,
-        commit: Option<&str>,
-    ) -> Result<Source, Box<Finding>> {
-        match launch_on_import_of_reference(path, text, commit) {
-            Some(finding) => Err(Box::new(finding)),
-            None => self.source_of(path, text),
+        let code_hash = bench.code_hash.clone();
+        let benched = run.bench(&bench, definitions, &outcomes.cases).await;
+        outcomes.cases.extend(benched.records);
+        report.timings = benched.timings;
+        report.not_timed.extend(benched.not_timed);
+        let history = self.history.get_or_init(|| TimingHistory::open(&ready.places.history()));
+        for timing in &mut report.timings {
+            timing.commit = commit.clone().filter(|_| head_hash.as_ref() == Some(&code_hash));
+            history.settle(&request.path, timing, head_hash.as_deref()).await;
+        }
+        if let Some(complaint) = history.complaint() {
+            tracing::warn!("{complaint}");
         }
     }
 
-    fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
-        let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
-        let copy = copy_source(&places.runs(), path, text).map_err(|error| failed(error.to_string()))?;
-        Ok(Source {
-            path: path.display().to_string(),
-            text_path: copy.display().to_string(),
-            search_paths: project_root(path).map(|root| root.display().to_string()).into_iter().collect(),
-            resident_bytes: resident_limit(),
-        })
+    async fn version_at_head(&self, path: &Path) -> Option<AtHead> {
+        let (file, surroundings) = (path.to_owned(), self.surroundings.clone());
+        tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await.ok()?.ok()
     }
 }
 
@@ -486,35 +367,6 @@ pub fn draft_comment(path: &Path, text: &str, model: &SourceModel, kernel: &Kern
     is_unknown(&miss).then(|| oracle::draft(text, model, kernel)).flatten()
 }
 
-fn random_seed() -> Result<u64, Box<Finding>> {
-    getrandom::u64().map_err(|error| {
-        Box::new(Finding::plain(
-            Code::JudgeFailed,
-            format!("the system gives no random numbers: {error}; pass --seed"),
-        ))
-    })
-}
-
-fn milliseconds_since(began: Instant) -> f64 {
+pub(super) fn milliseconds_since(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
-}
-
-fn resident_limit() -> u64 {
-    let memory = Memory::read(Path::new("/"));
-    memory.map_or(RESIDENT_LIMIT_BYTES, |memory| (memory.usable_bytes() / 2).min(RESIDENT_LIMIT_BYTES))
-}
-
-/// Ends the workers that nobody used for [`IDLE_LIMIT`]; stops when none is left.
-async fn end_when_idle(workers: std::sync::Weak<Mutex<HashMap<PathBuf, Warm>>>) {
-    loop {
-        tokio::time::sleep(IDLE_LIMIT / 4).await;
-        let Some(workers) = workers.upgrade() else { return };
-        let mut workers = workers.lock().await;
-        // A worker in use is held by its check as well.
-        workers
-            .retain(|_, warm| warm.last_used.elapsed() < IDLE_LIMIT || Arc::strong_count(&warm.worker) > 1);
-        if workers.is_empty() {
-            return;
-        }
-    }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::head::AtHeadByCase;
 use super::inputs::Prepared;
 use super::load::{IMPORT_WALL_S, open_request};
-use super::run::{CASE_WALL_S, CheckRun, Source, fresh_name, read};
+use super::run::{CheckRun, Source, fresh_name, read};
 use super::{Code, Finding, Verdict};
 use super::{assess, ends};
 use crate::oracle::Variant;
@@ -61,7 +61,7 @@ struct Process {
 /// A process that has the reference loaded.
 #[derive(Clone)]
 pub(super) struct OpenedReference {
-    runner: RunnerId,
+    pub(super) runner: RunnerId,
     parameters: Vec<Parameter>,
     /// Of a class that draws its inputs.
     pub(super) problem: Option<Problem>,
@@ -146,7 +146,8 @@ impl<W: Worker> CheckRun<'_, W> {
             return Err(foreign.failed("ended its process too often"));
         }
         let runner = fresh_name("f");
-        let request = open_request(&foreign.source, &foreign.function, &runner, foreign.module);
+        let open = open_request(&foreign.source, &foreign.function, &runner, self.means, foreign.module);
+        let request = Request::Open(open);
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => {
@@ -335,7 +336,7 @@ impl<W: Worker> CheckRun<'_, W> {
             runner: runner.clone(),
             case: case.to_owned(),
             arguments,
-            wall_s: CASE_WALL_S,
+            wall_s: self.means.case_wall_s(),
             interpreter: InterpreterOptions {
                 max_programs: None,
                 compare_values: true,
@@ -360,7 +361,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 let mut process = foreign.process.lock().await;
                 process.opened = None;
                 process.deaths += 1;
-                let told = ends::died_finding(&died, CASE_WALL_S);
+                let told = ends::died_finding(&died, self.means.case_wall_s(), self.means.gpu().is_some());
                 Err(foreign.ended(&told, "failed"))
             }
             Ok(Outcome::Failed { code, message }) => Err(Finding::plain(

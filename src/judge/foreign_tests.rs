@@ -7,6 +7,7 @@ fn foreign() -> ForeignRun {
         text_path: "/copy/k.py".to_owned(),
         search_paths: Vec::new(),
         resident_bytes: 1 << 30,
+        has_dot: false,
     };
     ForeignRun::new(source, "truth".to_owned(), false)
 }
@@ -27,7 +28,7 @@ fn a_cancelled_check_is_no_failure_of_the_reference() {
         ("memory", Code::ReferenceFailed),
     ] {
         let died = died(reason);
-        for told in [ends::died_at_import_finding(&died, 1.0), ends::died_finding(&died, 1.0)] {
+        for told in [ends::died_at_import_finding(&died, 1.0), ends::died_finding(&died, 1.0, false)] {
             let ended = foreign().ended(&told, "cannot be loaded");
             assert_eq!(ended.code, code, "{reason}");
             assert!(

@@ -2,8 +2,9 @@
 //! the judge runner.
 
 use super::ends;
+use super::means::Means;
 use super::run::{CheckRun, JUDGE_WALL_S, Source, fresh_name, read};
-use super::stages;
+use super::stages::Reach;
 use super::{Code, Finding, NotRun};
 use crate::oracle::{Oracle, Reference, Variant};
 use crate::runner::protocol::{
@@ -98,9 +99,19 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     pub(super) async fn open(&self) -> Result<Candidate, Stop> {
+        self.open_as(false).await
+    }
+
+    /// As [`Self::open`], on a GPU with every launch waited for.
+    pub(super) async fn open_blocking(&self) -> Result<Candidate, Stop> {
+        self.open_as(true).await
+    }
+
+    async fn open_as(&self, blocking: bool) -> Result<Candidate, Stop> {
         let runner = fresh_name("r");
-        let role = module_role(self.oracle, ModuleSide::Candidate);
-        let request = open_request(self.source, &self.oracle.entry, &runner, role);
+        let role = module_role(self.oracle, ModuleSide::Candidate, self.means);
+        let open = open_request(self.source, &self.oracle.entry, &runner, self.means, role);
+        let request = Request::Open(Open { blocking, ..open });
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => match self.signature_problem(&opened.parameters) {
@@ -160,18 +171,19 @@ impl<W: Worker> CheckRun<'_, W> {
 }
 
 /// How the class of a problem is served; `None` for functions.
-pub(super) fn module_role(oracle: &Oracle, side: ModuleSide) -> Option<ModuleRole> {
+pub(super) fn module_role(oracle: &Oracle, side: ModuleSide, means: &Means) -> Option<ModuleRole> {
     let Reference::Module(reference) = &oracle.reference else { return None };
-    Some(ModuleRole { side, eval: reference.eval, most_elements: stages::MOST_ELEMENTS })
+    Some(ModuleRole { side, eval: reference.eval, most_elements: Reach::of(means).most_elements() })
 }
 
 pub(super) fn open_request(
     source: &Source,
     entry: &str,
     runner: &str,
+    means: &Means,
     module: Option<ModuleRole>,
-) -> Request {
-    Request::Open(Open {
+) -> Open {
+    Open {
         runner: runner.to_owned(),
         path: source.path.clone(),
         text_path: source.text_path.clone(),
@@ -183,11 +195,11 @@ pub(super) fn open_request(
             import_wall_s: IMPORT_WALL_S,
             address_space_bytes: ADDRESS_SPACE_BYTES,
             resident_bytes: source.resident_bytes,
-            device_bytes: 0,
+            device_bytes: means.device_bytes(),
             output_tail_bytes: 64 * 1024,
         },
         module,
-    })
+    }
 }
 
 fn names(parameters: Vec<Parameter>) -> Vec<String> {
@@ -199,9 +211,11 @@ fn judge_failed(message: String) -> Finding {
 }
 
 /// An environment that cannot be used, told once for the whole check.
-fn unavailable(code: &str, message: String) -> Finding {
+pub(super) fn unavailable(code: &str, message: String) -> Finding {
     let code = match code {
         "no-torch" | "no-triton" => Code::NoTorch,
+        "no-driver" | "no-device" => Code::NoDevice,
+        "device-unusable" => Code::DeviceUnusable,
         "triton-too-old" => Code::TritonTooOld,
         "numpy-too-new" | "python-too-old" | "broken-packages" => Code::UnusablePython,
         _ => Code::JudgeFailed,

@@ -3,9 +3,12 @@
 
 mod assess;
 mod assess_trials;
+pub mod bench;
 pub mod case;
 pub mod check;
 mod comparison;
+mod device_faults;
+mod devices;
 mod ends;
 mod engine;
 mod environment;
@@ -14,6 +17,7 @@ mod head;
 mod inputs;
 mod layouts;
 mod load;
+pub mod means;
 mod module;
 mod obstacles;
 mod packed;
@@ -23,18 +27,22 @@ pub mod record;
 mod report;
 pub mod repro;
 mod run;
+mod sources;
 mod stages;
+mod start;
 pub mod timing;
 mod tolerance;
 mod trials;
 mod unstated;
 pub mod verdict;
+mod workers;
 
 pub use crate::oracle::Draft;
 pub use case::{
     AGAIN_PROFILE, Case, Coverage, DEFAULT_PROFILE, NEAR_EPSILON_PROFILE, RANDOM_AFFINE_PROFILE, Stage,
 };
 pub use engine::{Engine, EngineOptions, draft_comment};
+pub use means::OnGpu;
 pub use obstacles::unknown_name;
 pub use report::Report;
 pub use timing::{NoTiming, Timing};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::check::CheckRequest;
 use super::run::Source;
+use super::sources;
 use super::{Code, Finding, Report};
 use crate::oracle;
 use crate::runner::copy_sources;
@@ -60,7 +61,8 @@ impl Packed {
     /// The entry's file, imported from where it was written out; nothing of the project stands beside it.
     pub(super) fn source(&self, request: &CheckRequest, resident_bytes: u64) -> Source {
         let path = request.path.display().to_string();
-        Source { path: path.clone(), text_path: path, search_paths: Vec::new(), resident_bytes }
+        let has_dot = sources::has_dot(&request.text);
+        Source { path: path.clone(), text_path: path, search_paths: Vec::new(), resident_bytes, has_dot }
     }
 
     /// The report with names of files as the Solution has them.

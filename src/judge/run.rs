@@ -16,25 +16,25 @@ use tokio_util::sync::CancellationToken;
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, note_full_run, without_truth};
+use super::device_faults;
 use super::foreign::ForeignRun;
 use super::head::{unsuitable, why_unsuitable};
 use super::inputs::{self, Prepared};
 use super::load::{Candidate, Stop};
+use super::means::Means;
 use super::module::{ModuleRun, cannot_follow};
 use super::philox::Draws;
-use super::stages::Plan;
+use super::stages::{Plan, Reach};
 use super::trials::{Trial, TrialOutcome};
 use super::unstated;
 use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{
-    Autotune, CaseMade, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
+    Autotune, CaseMade, DeathReason, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
 };
 use crate::spec::Dtype;
 
-/// Wall clock of one case.
-pub(super) const CASE_WALL_S: f64 = 20.0;
 /// Wall clock of one step of our own: making the inputs of a case, or running its references and comparing.
 pub(super) const JUDGE_WALL_S: f64 = 120.0;
 /// Programs of each launch that a sampled case runs.
@@ -60,6 +60,8 @@ pub(super) struct Source {
     pub(super) text_path: String,
     pub(super) search_paths: Vec<String>,
     pub(super) resident_bytes: u64,
+    /// Its text multiplies matrices in a kernel, as far as words show it.
+    pub(super) has_dot: bool,
 }
 
 /// One check that is being run.
@@ -71,6 +73,7 @@ pub(super) struct CheckRun<'a, W> {
     pub(super) foreign: Option<&'a ForeignRun>,
     /// Or one for each size of a problem that draws its inputs.
     pub(super) modules: &'a [ModuleRun],
+    pub(super) means: &'a Means,
     pub(super) seed: u64,
     /// When the check began.
     pub(super) began: Instant,
@@ -117,25 +120,14 @@ struct ToCompare {
 }
 
 /// How a case is run; the default is what every stage but determinism does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     pub(super) program_order: ProgramOrder,
     pub(super) autotune: Autotune,
     pub(super) other_poison: bool,
     pub(super) hold: bool,
-    pub(super) wall_s: f64,
-}
-
-impl Default for Manner {
-    fn default() -> Self {
-        Self {
-            program_order: ProgramOrder::default(),
-            autotune: Autotune::default(),
-            other_poison: false,
-            hold: false,
-            wall_s: CASE_WALL_S,
-        }
-    }
+    /// Wall clock, in seconds; `None` allows what every case is allowed.
+    pub(super) wall_s: Option<f64>,
 }
 
 impl<W: Worker> CheckRun<'_, W> {
@@ -184,7 +176,7 @@ impl<W: Worker> CheckRun<'_, W> {
         }
     }
 
-    async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
+    pub(super) async fn prepare(&self, case: &Case) -> Result<Prepared, Ended> {
         if !self.modules.is_empty() {
             return self.prepare_drawn(case).await;
         }
@@ -258,6 +250,22 @@ impl<W: Worker> CheckRun<'_, W> {
             if let Some(Ended::Died(_)) = trials.last().map(|outcome| &outcome.ended) {
                 candidate = None;
             }
+            let ends_process = |ended: &Ended| device_faults::ends_process(ended);
+            if trials.last().is_some_and(|outcome| ends_process(&outcome.ended)) {
+                candidate = None;
+            }
+            let ended = match ended {
+                Ended::Raised(raised) if ends_process(&Ended::Raised(raised.clone())) => {
+                    candidate = None;
+                    crashes += 1;
+                    stop = stop_after(DeathReason::Exit, case.coverage, crashes);
+                    match &prepared {
+                        Some(prepared) => Ended::Raised(self.located(&case, prepared, raised).await),
+                        None => Ended::Raised(raised),
+                    }
+                }
+                ended => ended,
+            };
             if let Ended::Died(died) = &ended {
                 candidate = None;
                 crashes += 1;
@@ -303,7 +311,7 @@ impl<W: Worker> CheckRun<'_, W> {
                     .chain(self.oracle.destination_arguments())
                     .collect(),
             },
-            wall_s: manner.wall_s,
+            wall_s: manner.wall_s.unwrap_or_else(|| self.means.case_wall_s()),
             interpreter: InterpreterOptions {
                 max_programs: match case.coverage {
                     Coverage::Full => None,
@@ -405,7 +413,9 @@ impl<W: Worker> CheckRun<'_, W> {
                 outputs,
                 seed: self.seed,
                 elapsed_ms: started.elapsed().as_secs_f64() * 1e3,
-                wall_s: CASE_WALL_S,
+                wall_s: self.means.case_wall_s(),
+                on_gpu: self.means.gpu().is_some(),
+                may_use_tf32: self.source.has_dot,
                 trials: &trials,
                 must_be_deterministic: self
                     .variant(&case)
@@ -414,7 +424,8 @@ impl<W: Worker> CheckRun<'_, W> {
             let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
             let record = self.seen_from_head(record, prepared.as_ref()).await;
             let unsuitable = unsuitable(&record);
-            let shown_nothing = assess::beyond_a_sample(&record).or_else(|| without_truth(&record));
+            let shown_nothing =
+                assess::beyond_a_sample(&record, self.is_large(&case)).or_else(|| without_truth(&record));
             let shown_nothing = shown_nothing.map(str::to_owned).or_else(|| cannot_follow(&record));
             if let Some(why) = shown_nothing.or(unsuitable.map(|found| why_unsuitable(found).to_owned())) {
                 leave_out(progress, &case, &why, unsuitable);
@@ -432,7 +443,14 @@ impl<W: Worker> CheckRun<'_, W> {
         records
     }
 
-    async fn release(&self, prepared: Option<Prepared>) {
+    /// Whether a case takes so much of a GPU that there may be no room for it.
+    fn is_large(&self, case: &Case) -> bool {
+        let reach = Reach::of(self.means);
+        self.means.gpu().is_some()
+            && self.variant(case).is_some_and(|variant| !reach.is_small(&variant.definition, &case.axes))
+    }
+
+    pub(super) async fn release(&self, prepared: Option<Prepared>) {
         if let Some(prepared) = prepared {
             let _ = self.worker.request(Request::Release { case: prepared.request.case }).await;
         }
@@ -459,12 +477,7 @@ fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
 }
 
 /// Whether the way a candidate ended means that the rest of the check is left out.
-fn stop_after(
-    reason: crate::runner::protocol::DeathReason,
-    coverage: Coverage,
-    crashes: u32,
-) -> Option<Stop> {
-    use crate::runner::protocol::DeathReason;
+fn stop_after(reason: DeathReason, coverage: Coverage, crashes: u32) -> Option<Stop> {
     let why = match reason {
         // On a large shape it is too much work rather than an endless loop: the small ones have ended.
         DeathReason::Timeout if coverage != Coverage::Full => return None,

@@ -61,8 +61,8 @@ impl Worker for FakeWorker {
         tokio::task::yield_now().await;
         Ok(match request {
             Request::Define(_) => done(json!({})),
-            Request::Open(_) => {
-                self.note("open");
+            Request::Open(open) => {
+                self.note(if open.blocking { "open blocking" } else { "open" });
                 (self.import)(self.opens.fetch_add(1, Ordering::Relaxed))
             }
             Request::Prepare(_) | Request::Derive(_) | Request::Take(_) => {
@@ -161,6 +161,15 @@ fn plan(sweeps: usize) -> Plan {
 }
 
 async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Outcomes, Vec<CheckEvent>) {
+    run_with(&Means::Interpreter, worker, plan, cancel).await
+}
+
+async fn run_with(
+    means: &Means,
+    worker: &FakeWorker,
+    plan: Plan,
+    cancel: &CancellationToken,
+) -> (Outcomes, Vec<CheckEvent>) {
     let oracle = Oracle {
         label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
         entry: "kernel_fn".to_owned(),
@@ -179,6 +188,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         text_path: "/copy/k.py".to_owned(),
         search_paths: Vec::new(),
         resident_bytes: 1 << 30,
+        has_dot: false,
     };
     let (events, mut receiver) = mpsc::unbounded_channel();
     let run = CheckRun {
@@ -187,6 +197,7 @@ async fn run(worker: &FakeWorker, plan: Plan, cancel: &CancellationToken) -> (Ou
         source: &source,
         foreign: None,
         modules: &[],
+        means,
         seed: 7,
         began: Instant::now(),
         events: &events,
@@ -387,4 +398,59 @@ async fn a_sampled_chain_of_launches_shows_bounds_only() {
     assert_eq!(outcomes.cases[0].case.coverage, Coverage::Offsets);
     assert_eq!(verdicts(&outcomes), [Verdict::Passed]);
     assert_eq!(outcomes.not_run[0].what, "values of sweep M=3 N=3 · f32");
+}
+
+fn on_gpu() -> Means {
+    Means::Gpu(crate::judge::OnGpu {
+        name: "NVIDIA H200".to_owned(),
+        free_bytes: 64 << 30,
+        ..Default::default()
+    })
+}
+
+fn illegal_access(place: Value) -> Outcome {
+    let raised = json!({
+        "exception": "AcceleratorError", "message": "CUDA error: an illegal memory access was encountered",
+        "code": "illegal-access", "missing": null, "place": place, "column": null,
+        "launches": [{"kernel": "softmax_kernel", "file": "/k.py", "line": 1, "grid": [3, 1, 1], "programs": 3,
+                      "programs_run": 3}],
+    });
+    Outcome::Raised(serde_json::from_value(raised).unwrap())
+}
+
+/// The GPU tells of it at some later call; the second run waits for every launch and has the line. The case after it
+/// runs in a process of its own.
+#[tokio::test]
+async fn an_illegal_access_is_told_with_the_line_of_a_second_run() {
+    let worker = FakeWorker::new(|run| match run {
+        0 | 3 => right(),
+        1 => illegal_access(Value::Null),
+        _ => illegal_access(json!({"file": "/k.py", "line": 12})),
+    });
+    let (outcomes, _) = run_with(&on_gpu(), &worker, plan(2), &CancellationToken::new()).await;
+    assert_eq!((worker.count("open blocking"), worker.count("open")), (1, 2));
+    let codes: Vec<_> =
+        outcomes.cases.iter().map(|record| record.findings.first().map(|finding| finding.code)).collect();
+    assert_eq!(codes, [None, Some(Code::IllegalAccess), None]);
+    let finding = &outcomes.cases[1].findings[0];
+    assert_eq!(finding.place.as_ref().map(|place| place.line), Some(12));
+    assert_eq!(finding.kernel.as_deref(), Some("softmax_kernel"));
+    insta::assert_snapshot!(finding.message);
+}
+
+#[tokio::test]
+async fn an_access_that_is_not_repeated_is_a_fault_all_the_same() {
+    let worker = FakeWorker::new(|run| if run == 1 { illegal_access(Value::Null) } else { right() });
+    let (outcomes, _) = run_with(&on_gpu(), &worker, plan(1), &CancellationToken::new()).await;
+    assert_eq!(outcomes.cases[1].verdict, Verdict::Wrong);
+    assert_eq!(outcomes.cases[1].findings[0].code, Code::IllegalAccess);
+}
+
+#[tokio::test]
+async fn a_kernel_that_ends_every_context_is_not_tried_for_ever() {
+    let worker = FakeWorker::new(|run| if run == 0 { right() } else { illegal_access(Value::Null) });
+    let (outcomes, _) = run_with(&on_gpu(), &worker, plan(9), &CancellationToken::new()).await;
+    let wrong = outcomes.cases.iter().filter(|record| record.verdict == Verdict::Wrong).count();
+    assert_eq!(wrong as u32, CRASH_LIMIT);
+    assert!(outcomes.not_run.iter().any(|line| line.why == "too many earlier cases crashed"));
 }

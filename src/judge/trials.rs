@@ -5,14 +5,19 @@
 use super::assess::{self, Circumstances, Ended};
 use super::inputs::Prepared;
 use super::load::Candidate;
+use super::means::Means;
 use super::philox::Draws;
-use super::run::{CASE_WALL_S, CheckRun, Manner, judge_ended, read};
-use super::{Case, Verdict, stages};
+use super::run::{CheckRun, Manner, judge_ended, read};
+use super::stages::{self, Reach};
+use super::{Case, Verdict};
 use crate::runner::Worker;
 use crate::runner::protocol::{Autotune, CaseId, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};
 
 /// Configurations of one kernel that are run; more would take longer than anyone waits.
 const MOST_CONFIGURATIONS: usize = 48;
+
+/// Longest time for a call with programs in reverse order, in seconds.
+const LONGEST_REORDERED_S: f64 = 20.0;
 
 /// One more call of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(super) enum Trial {
     Again,
     /// Programs in reverse order, fresh memory with another pattern.
     Reordered,
+    /// Fresh memory with another pattern, where nobody chooses the order of programs.
+    OtherMemory,
     /// Other values at the same addresses, programs in random order.
     OtherValues,
     /// No call: what the first one returned is read once more.
@@ -52,6 +59,7 @@ impl Trial {
             Self::Reordered => {
                 "with its programs in reverse order and other values in unset memory".to_owned()
             }
+            Self::OtherMemory => "called again with other values in unset memory".to_owned(),
             Self::OtherValues => "called again with other values in the same tensors".to_owned(),
             Self::Held => "read once more after a later call".to_owned(),
             Self::Back => "called with the first values again, after others".to_owned(),
@@ -73,9 +81,10 @@ impl Trial {
                 program_order: ProgramOrder::Reverse,
                 other_poison: true,
                 // Programs that wait for one another never end in reverse; that is no reason to wait long.
-                wall_s: (2.0 + first_run_ms / 50.0).min(CASE_WALL_S),
+                wall_s: Some((2.0 + first_run_ms / 50.0).min(LONGEST_REORDERED_S)),
                 ..plain
             },
+            Self::OtherMemory => Manner { other_poison: true, ..plain },
             Self::OtherValues => Manner { program_order: ProgramOrder::Random, ..plain },
             Self::Fresh => Manner { autotune: Autotune::Trial, ..plain },
             Self::Configuration { index, .. } => Manner { autotune: Autotune::Only(*index), ..plain },
@@ -139,9 +148,9 @@ impl<W: Worker> CheckRun<'_, W> {
 
     /// What is tried after the first call; processes and configurations only on the smallest shape.
     fn trials(&self, case: &Case, ran: &Ran) -> Vec<Trial> {
-        let is_smallest = self
-            .variant(case)
-            .is_some_and(|variant| stages::smallest_axes(&variant.definition) == Some(case.axes.clone()));
+        let is_smallest = self.variant(case).is_some_and(|variant| {
+            stages::smallest_axes(&variant.definition, Reach::of(self.means)) == Some(case.axes.clone())
+        });
         let mut trials = vec![Trial::Again, Trial::OtherValues];
         // What the caller passes to be written into is his own and does change.
         if self.oracle.destinations.is_empty() {
@@ -149,12 +158,12 @@ impl<W: Worker> CheckRun<'_, W> {
         }
         trials.push(Trial::Back);
         if is_smallest {
-            trials.extend(configurations(ran));
+            trials.extend(configurations(ran, self.means));
             // A broken configuration is told by name before it spoils this.
             trials.push(Trial::Fresh);
         }
         // Last, because it may not end.
-        trials.push(Trial::Reordered);
+        trials.push(if self.means.gpu().is_some() { Trial::OtherMemory } else { Trial::Reordered });
         trials
     }
 
@@ -201,7 +210,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let request = Request::Recopy(Recopy {
             runner: candidate.runner.clone(),
             case: prepared.request.case.clone(),
-            wall_s: CASE_WALL_S,
+            wall_s: self.means.case_wall_s(),
         });
         let ended = match self.cancellable(&candidate.runner, self.worker.request(request)).await {
             Ok(Outcome::Done(_)) => match self.repeat(&prepared.request.case).await {
@@ -246,7 +255,9 @@ impl<W: Worker> CheckRun<'_, W> {
             outputs: &prepared.request.outputs,
             seed: self.seed,
             elapsed_ms: 0.0,
-            wall_s: CASE_WALL_S,
+            wall_s: self.means.case_wall_s(),
+            on_gpu: self.means.gpu().is_some(),
+            may_use_tf32: self.source.has_dot,
             trials: &[],
             must_be_deterministic: false,
         };
@@ -260,13 +271,14 @@ fn left_out(what: String, why: &'static str) -> TrialOutcome {
 }
 
 /// Each configuration of each autotuned kernel alone.
-fn configurations(ran: &Ran) -> Vec<Trial> {
+fn configurations(ran: &Ran, means: &Means) -> Vec<Trial> {
     let mut trials = Vec::new();
     for tuned in &ran.autotuned {
         let mut seen: Vec<&str> = Vec::new();
         for (index, text) in (0_u32..).zip(&tuned.configurations).take(MOST_CONFIGURATIONS) {
-            // Warps and stages mean nothing to an interpreter.
-            if seen.contains(&text.as_str()) || tuned.configurations.len() == 1 {
+            // Warps and stages mean nothing to an interpreter, and do not stand in the text.
+            let is_repeated = means.gpu().is_none() && seen.contains(&text.as_str());
+            if is_repeated || tuned.configurations.len() == 1 {
                 continue;
             }
             seen.push(text);

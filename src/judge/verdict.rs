@@ -59,6 +59,9 @@ pub enum Code {
     /// An output that shares memory with an input although the Definition does not say so.
     AliasesInput,
     OutOfBounds,
+    /// A GPU refused an access: memory that is nobody's, or another's.
+    IllegalAccess,
+    MisalignedAccess,
     Race,
     DuplicateStore,
     IntegerOverflow,
@@ -72,6 +75,11 @@ pub enum Code {
     NotRepeatable,
     CompileError,
     Raised,
+    /// A launch asks for more shared memory, registers or threads than the GPU has.
+    OutOfResources,
+    IllegalInstruction,
+    /// The GPU ended a launch and does not say why.
+    LaunchFailed,
     Crashed,
     /// The process ended without an answer, whatever its status.
     Exited,
@@ -124,6 +132,13 @@ pub enum Code {
     InputsUnknown,
     /// The version at HEAD does not run well on the inputs that its code shows.
     InputsUnsuitable,
+    /// No GPU where one was asked for.
+    NoDevice,
+    /// A GPU that the environment's torch cannot use.
+    DeviceUnusable,
+    /// Somebody else uses the GPU, and the settings say that it is left alone then.
+    DeviceBusy,
+    DeviceLost,
     Cancelled,
     // warnings on a passed case
     BenignRace,
@@ -137,7 +152,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 66] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -148,6 +163,8 @@ impl Code {
         Self::InputsChanged,
         Self::AliasesInput,
         Self::OutOfBounds,
+        Self::IllegalAccess,
+        Self::MisalignedAccess,
         Self::Race,
         Self::DuplicateStore,
         Self::IntegerOverflow,
@@ -158,6 +175,9 @@ impl Code {
         Self::NotRepeatable,
         Self::CompileError,
         Self::Raised,
+        Self::OutOfResources,
+        Self::IllegalInstruction,
+        Self::LaunchFailed,
         Self::Crashed,
         Self::Exited,
         Self::DiffersFromHead,
@@ -190,6 +210,10 @@ impl Code {
         Self::UnchangedSinceHead,
         Self::InputsUnknown,
         Self::InputsUnsuitable,
+        Self::NoDevice,
+        Self::DeviceUnusable,
+        Self::DeviceBusy,
+        Self::DeviceLost,
         Self::Cancelled,
         Self::BenignRace,
         Self::Nondeterministic,
@@ -202,16 +226,16 @@ impl Code {
         use Code::*;
         match self {
             Mismatch | Tf32 | NonFinite | Unwritten | WrongShape | WrongDtype | WrongOutputs
-            | InputsChanged | AliasesInput | OutOfBounds | Race | DuplicateStore | IntegerOverflow
-            | DeviceAssert | UninitialisedRead | OutputReused | Memoised | NotRepeatable | CompileError
-            | Raised | Crashed | Exited | DiffersFromHead => Verdict::Wrong,
+            | InputsChanged | AliasesInput | OutOfBounds | IllegalAccess | MisalignedAccess
+            | OutOfResources | IllegalInstruction | LaunchFailed | Race | DuplicateStore
+            | IntegerOverflow | DeviceAssert | UninitialisedRead | OutputReused | Memoised
+            | NotRepeatable | CompileError | Raised | Crashed | Exited | DiffersFromHead => Verdict::Wrong,
             UnreadableFile | NoKernel | NoOracle | NoDefinition | BadDescription | BadSignature
             | ModuleLevelLaunch | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch
             | TritonTooOld | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed
             | ReferenceFailed | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched
-            | Refused | OtherKernel | UnchangedSinceHead | InputsUnknown | InputsUnsuitable | Cancelled => {
-                Verdict::CouldNotRun
-            }
+            | Refused | OtherKernel | UnchangedSinceHead | InputsUnknown | InputsUnsuitable | NoDevice
+            | DeviceUnusable | DeviceBusy | DeviceLost | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }
@@ -325,8 +349,10 @@ impl NotRun {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Provenance {
     pub warpsmith: String,
-    /// `triton-interpreter`.
+    /// `triton-interpreter` or `gpu`.
     pub method: String,
+    /// The GPU; `None` in the interpreter.
+    pub gpu: Option<super::OnGpu>,
     pub python: Option<String>,
     pub torch: Option<String>,
     pub triton: Option<String>,

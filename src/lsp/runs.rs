@@ -18,6 +18,7 @@ use super::lens::{first_obstacle, plural};
 use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
+use super::settings::Settings;
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
@@ -36,8 +37,8 @@ pub(crate) struct CheckJob {
     pub(crate) text_hash: blake3::Hash,
     pub(crate) code_hash: blake3::Hash,
     pub(crate) model: Arc<SourceModel>,
-    /// The interpreter that the settings name.
-    pub(crate) python: Option<PathBuf>,
+    /// The settings as they were.
+    pub(crate) settings: Settings,
 }
 
 impl Job for Arc<CheckJob> {
@@ -122,7 +123,7 @@ impl GlobalState {
             text,
             code_hash,
             model: Arc::clone(&file.model),
-            python: self.settings.python.clone(),
+            settings: self.settings.clone(),
         });
         tracing::info!(generation, version = job.version, text = %job.text_hash, ?cause, "check requested");
         file.run = Some(FileRun { job: Arc::clone(&job), splices: Vec::new(), phase: Phase::Waiting });
@@ -405,10 +406,15 @@ fn spawn(
     let request = CheckRequest {
         path: job.path.clone(),
         text: Arc::clone(&job.text),
-        python: job.python.clone(),
+        python: job.settings.python.clone(),
         // The whole file, whichever lens was clicked: a narrowed report would clear findings of kernels
         // that were not judged again.
-        options: CheckOptions::default(),
+        options: CheckOptions {
+            device: job.settings.device,
+            when_busy: job.settings.when_busy,
+            timing: job.settings.timing,
+            ..CheckOptions::default()
+        },
     };
     let token = cancel.clone();
     let check = workers.spawn(async move { checker.check(request, sender, token).await });

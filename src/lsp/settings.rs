@@ -4,17 +4,32 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::device::{DeviceChoice, WhenBusy};
+use crate::judge::bench::TimingChoice;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `python.path`: the interpreter that has torch and Triton.
     pub(crate) python: Option<PathBuf>,
     /// `check.onSave`: whether a save starts a check.
     pub(crate) checks_on_save: bool,
+    /// `check.onSave` again: on a GPU quick times the first size, full a few of every Definition.
+    pub(crate) timing: TimingChoice,
+    /// `gpu.device`: `auto`, `cpu` or `cuda:N`.
+    pub(crate) device: DeviceChoice,
+    /// `gpu.whenBusy`: what is done when another process uses the GPU.
+    pub(crate) when_busy: WhenBusy,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { python: None, checks_on_save: true }
+        Self {
+            python: None,
+            checks_on_save: true,
+            timing: TimingChoice::First,
+            device: DeviceChoice::default(),
+            when_busy: WhenBusy::default(),
+        }
     }
 }
 
@@ -36,11 +51,25 @@ impl Settings {
             None => {}
             // Nothing is compiled yet: the static part of a check is what every edit gets anyway.
             Some(word) if word == "off" || word == "static" => settings.checks_on_save = false,
-            Some(word) if word == "quick" || word == "full" => {}
+            Some(word) if word == "quick" => {}
+            Some(word) if word == "full" => settings.timing = TimingChoice::Some,
             Some(other) => {
                 mistakes.push(format!(
                     "`check.onSave` is {other}; write \"off\", \"static\", \"quick\" or \"full\""
                 ));
+            }
+        }
+        match given("/gpu/device").map(|given| (given, given.as_str().map(str::parse))) {
+            None => {}
+            Some((_, Some(Ok(device)))) => settings.device = device,
+            Some((other, _)) => mistakes
+                .push(format!("`gpu.device` is {other}; write \"auto\", \"cpu\" or \"cuda:0\" and so on")),
+        }
+        match given("/gpu/whenBusy").map(|given| (given, given.as_str().map(str::parse))) {
+            None => {}
+            Some((_, Some(Ok(when_busy)))) => settings.when_busy = when_busy,
+            Some((other, _)) => {
+                mistakes.push(format!("`gpu.whenBusy` is {other}; write \"skip\" or \"correctness\""));
             }
         }
         (settings, mistakes)
@@ -62,11 +91,19 @@ mod tests {
         );
         let (settings, mistakes) =
             read(json!({ "python": { "path": "/v/bin/python" }, "check": { "onSave": "off" } }));
-        assert_eq!(settings, Settings { python: Some("/v/bin/python".into()), checks_on_save: false });
+        let expected =
+            Settings { python: Some("/v/bin/python".into()), checks_on_save: false, ..Settings::default() };
+        assert_eq!(settings, expected);
         assert!(mistakes.is_empty());
         let (settings, mistakes) = read(json!({ "python": { "path": 3 }, "check": { "onSave": "never" } }));
         assert_eq!(settings, Settings::default());
         assert_eq!(mistakes.len(), 2);
+        let gpu = json!({ "gpu": { "device": "cuda:1", "whenBusy": "skip" }, "check": { "onSave": "full" } });
+        let (settings, none) = read(gpu);
+        assert_eq!((settings.device, settings.when_busy), (DeviceChoice::Cuda(1), WhenBusy::Skip));
+        assert_eq!((settings.timing, none.len()), (TimingChoice::Some, 0));
+        let (settings, wrong) = read(json!({ "gpu": { "device": "gpu0", "whenBusy": true } }));
+        assert_eq!((settings, wrong.len()), (Settings::default(), 2));
         assert!(mistakes[1].contains("\"never\"") && mistakes[1].contains("\"off\""), "{mistakes:?}");
     }
 }

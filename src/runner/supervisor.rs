@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::protocol::{Envelope, Event, Line, Outcome, PROTOCOL_VERSION, Reply, Request};
+use super::protocol::{Envelope, Event, Line, Outcome, PROTOCOL_VERSION, Reply, Request, WarmDevice};
 
 /// How long the supervisor may take to say `ready`. It imports nothing but the standard library.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -74,16 +74,31 @@ pub struct Supervisor {
     pending: Pending,
     events: broadcast::Sender<Event>,
     versions: WorkerVersions,
+    device: Arc<OnceLock<WarmDevice>>,
     ended: watch::Receiver<Option<String>>,
 }
 
+/// The GPU that a worker is to run on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerDevice {
+    /// `cuda:0`: what people call it.
+    pub name: String,
+    /// What CUDA is allowed to see: its UUID.
+    pub visible: String,
+}
+
 impl Supervisor {
-    /// Starts `python -I -X utf8 main_py` and waits for its first line.
-    pub async fn start(python: &Path, main_py: &Path) -> Result<Self, WorkerError> {
+    /// Starts `python -I -X utf8 main_py`, for a GPU when one is named, and waits for its first line.
+    pub async fn start(
+        python: &Path,
+        main_py: &Path,
+        device: Option<&WorkerDevice>,
+    ) -> Result<Self, WorkerError> {
         let start_error = |reason: String| WorkerError::Start { python: python.to_path_buf(), reason };
         let mut child = Command::new(python)
             .args(["-I", "-X", "utf8"])
             .arg(main_py)
+            .args(device.iter().flat_map(|on| ["--device", &on.name, "--visible", &on.visible]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -116,8 +131,16 @@ impl Supervisor {
         let (ended_sender, ended) = watch::channel(None);
         let pending = Pending::default();
         tokio::spawn(write_lines(stdin, line_queue, child));
-        tokio::spawn(read_lines(reader, Arc::clone(&pending), events.clone(), ended_sender, stderr_tail));
-        Ok(Self { next_id: AtomicU64::new(1), lines, pending, events, versions, ended })
+        let device = Arc::<OnceLock<WarmDevice>>::default();
+        let heard =
+            Heard { pending: Arc::clone(&pending), events: events.clone(), device: Arc::clone(&device) };
+        tokio::spawn(read_lines(reader, heard, ended_sender, stderr_tail));
+        Ok(Self { next_id: AtomicU64::new(1), lines, pending, events, versions, device, ended })
+    }
+
+    /// The GPU it runs on; `None` without one, and until it is warm. It is once a request was answered.
+    pub fn device(&self) -> Option<&WarmDevice> {
+        self.device.get()
     }
 
     /// Whether the process has ended (its pipe is closed).
@@ -196,10 +219,16 @@ async fn write_lines(mut stdin: ChildStdin, mut queue: mpsc::UnboundedReceiver<S
     }
 }
 
-async fn read_lines(
-    mut reader: BufReader<impl AsyncRead + Unpin>,
+/// Where what it says goes.
+struct Heard {
     pending: Pending,
     events: broadcast::Sender<Event>,
+    device: Arc<OnceLock<WarmDevice>>,
+}
+
+async fn read_lines(
+    mut reader: BufReader<impl AsyncRead + Unpin>,
+    Heard { pending, events, device }: Heard,
     ended: watch::Sender<Option<String>>,
     stderr_tail: Arc<Mutex<String>>,
 ) {
@@ -211,6 +240,9 @@ async fn read_lines(
                 }
             }
             Ok(Line::Event(event)) => {
+                if let Event::Warm { device: Some(warm), .. } = &event {
+                    let _ = device.set(warm.clone());
+                }
                 let _ = events.send(event);
             }
             Err(error) => {
@@ -287,7 +319,8 @@ mod tests {
         let (events, _) = broadcast::channel(1);
         let (ended, _) = watch::channel(None);
         let reader = BufReader::new(lines.as_bytes());
-        read_lines(reader, Arc::clone(&pending), events, ended, Arc::default()).await;
+        let heard = Heard { pending: Arc::clone(&pending), events, device: Arc::default() };
+        read_lines(reader, heard, ended, Arc::default()).await;
         receiver.await.ok()
     }
 

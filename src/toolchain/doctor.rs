@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::python::PythonSearch;
 use super::subprocess::{Limits, run};
 use super::{Places, Surroundings};
+use crate::device::Survey;
 
 /// The `schema` of `warpsmith doctor --json`.
 pub const SCHEMA: &str = "warpsmith.doctor/1";
@@ -81,6 +82,8 @@ pub struct DoctorContext<'a> {
     pub surroundings: &'a Surroundings,
     pub places: &'a Places,
     pub search: &'a PythonSearch,
+    /// What the driver says of the GPUs.
+    pub gpus: &'a Survey,
     /// `/`, except in tests: `proc`, `dev`, `sys`, `usr/local/cuda` and `opt` are looked up below it.
     pub root: &'a Path,
     /// [`TOOL_LIMIT_S`], except in tests.

@@ -68,6 +68,11 @@ impl Places {
         self.cache.join("env")
     }
 
+    /// What the GPUs of this machine reach at best, one file for each and its driver.
+    pub fn ceilings(&self) -> PathBuf {
+        self.cache.join("ceilings")
+    }
+
     /// Copies of judged texts and other files of single runs.
     pub fn runs(&self) -> PathBuf {
         self.cache.join("runs")

@@ -24,6 +24,11 @@ impl Surroundings {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
+    /// A variable's value even if it is empty, for variables in which that means something.
+    pub fn variable_as_set(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
     /// A variable that holds an absolute path. A relative one is ignored, as the XDG rules ask.
     pub fn absolute_path(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
@@ -85,6 +90,8 @@ mod tests {
     fn empty_and_relative_values_count_as_unset() {
         let surroundings = Surroundings::default().with("EMPTY", "").with("RELATIVE", "cache");
         assert_eq!(surroundings.variable("EMPTY"), None);
+        assert_eq!(surroundings.variable_as_set("EMPTY"), Some(OsStr::new("")));
+        assert_eq!(surroundings.variable_as_set("UNSET"), None);
         assert_eq!(surroundings.absolute_path("RELATIVE"), None);
         assert_eq!(surroundings.variable("RELATIVE"), Some(OsStr::new("cache")));
     }

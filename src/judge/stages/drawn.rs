@@ -1,7 +1,7 @@
 //! Cases of problems whose inputs are drawn by the user's own functions: the sizes are theirs, and so are the
 //! values and how they lie in memory.
 
-use super::{Plan, case, coverage, determinism, dtypes, elements};
+use super::{Plan, Reach, case, determinism, dtypes, elements};
 use crate::judge::check::CheckOptions;
 use crate::judge::{Case, Coverage, NotRun, Stage};
 use crate::spec::{AxisValues, Definition, Dtype};
@@ -24,19 +24,21 @@ impl Size<'_> {
 }
 
 /// One Definition for each size; smoke is the smallest, the sweep tries others and more draws.
-pub(in crate::judge) fn plan_drawn(definitions: &[&Definition], options: &CheckOptions) -> Plan {
+pub(in crate::judge) fn plan_drawn(
+    definitions: &[&Definition],
+    options: &CheckOptions,
+    reach: Reach,
+) -> Plan {
     let mut plan = Plan::default();
     let mut sizes: Vec<Size<'_>> = Vec::new();
     for &definition in definitions {
         let of_dtypes = dtypes(definition, options);
         for (name, axes) in &definition.extras.sizes {
-            match (coverage(definition, axes), of_dtypes.first()) {
+            match (reach.coverage(definition, axes), of_dtypes.first()) {
                 (Some(coverage), Some(&dtype)) => {
                     sizes.push(Size { definition, axes, dtype, coverage });
                 }
-                (None, _) => {
-                    plan.not_run.push(NotRun::new(name.clone(), "too large for the interpreter on a CPU"))
-                }
+                (None, _) => plan.not_run.push(NotRun::new(name.clone(), reach.too_large())),
                 (_, None) => {}
             }
         }
@@ -44,7 +46,7 @@ pub(in crate::judge) fn plan_drawn(definitions: &[&Definition], options: &CheckO
     sizes.sort_by_key(|size| elements(size.definition, size.axes));
     for stage in Stage::ALL {
         if options.stages.is_empty() || options.stages.contains(&stage) {
-            plan_stage(stage, &sizes, &mut plan);
+            plan_stage(stage, &sizes, reach, &mut plan);
         } else {
             plan.not_run.push(NotRun::new(stage.name(), "not asked for"));
         }
@@ -55,7 +57,7 @@ pub(in crate::judge) fn plan_drawn(definitions: &[&Definition], options: &CheckO
     plan
 }
 
-fn plan_stage(stage: Stage, sizes: &[Size<'_>], plan: &mut Plan) {
+fn plan_stage(stage: Stage, sizes: &[Size<'_>], reach: Reach, plan: &mut Plan) {
     let Some(smallest) = sizes.first() else { return };
     match stage {
         Stage::Smoke => plan.cases.push(smallest.case(stage)),
@@ -72,7 +74,7 @@ fn plan_stage(stage: Stage, sizes: &[Size<'_>], plan: &mut Plan) {
             }
         }
         Stage::Determinism if smallest.coverage == Coverage::Full => {
-            determinism::plan(smallest.definition, &[smallest.dtype], plan);
+            determinism::plan(smallest.definition, &[smallest.dtype], reach, plan);
         }
         Stage::Determinism => {
             plan.not_run.push(NotRun::new(stage.name(), "every size is too large to run whole"));

@@ -3,6 +3,7 @@
 mod determinism;
 mod drawn;
 mod edge;
+mod reach;
 mod smoke;
 mod stability;
 mod sweep;
@@ -11,21 +12,10 @@ mod told;
 use std::collections::BTreeMap;
 
 pub(super) use self::drawn::plan_drawn;
+pub(super) use self::reach::Reach;
 use super::case::{CONTIGUOUS, DEFAULT_PROFILE};
 use super::{Case, Coverage, NotRun, Stage, check::CheckOptions};
 use crate::spec::{Definition, Dtype};
-
-/// Elements of all inputs and outputs up to which every program of a case is run.
-const FULL_ELEMENTS: u64 = 500_000;
-/// Multiply-adds and such up to which every program of a case is run.
-const FULL_FLOPS: u64 = 40_000_000;
-/// Elements up to which a case is made at all on the CPU: the judge draws every input and computes the
-/// whole reference, whatever the candidate runs.
-const SAMPLED_ELEMENTS: u64 = 20_000_000;
-/// Elements of inputs and weights up to which a problem is looked at.
-pub(super) const MOST_ELEMENTS: u64 = SAMPLED_ELEMENTS;
-/// The same for floating-point operations (the reference runs them twice, once in float64).
-const SAMPLED_FLOPS: u64 = 3_000_000_000;
 
 /// Elements and floating-point operations of a medium shape: more than one program in every direction, and
 /// still a fraction of a second.
@@ -40,40 +30,44 @@ pub(super) struct Plan {
 }
 
 /// Plans the stages that were asked for, for every Definition. The same seed gives the same plan.
-pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64) -> Plan {
+pub(super) fn plan(definitions: &[&Definition], options: &CheckOptions, seed: u64, reach: Reach) -> Plan {
     let mut plan = Plan::default();
     for stage in Stage::ALL {
         let asked = options.stages.is_empty() || options.stages.contains(&stage);
         match stage {
             Stage::Smoke if asked => {
                 definitions.iter().for_each(|definition| {
-                    let plan_smoke = if definition.extras.only_sizes { told::smoke } else { smoke::plan };
-                    plan_smoke(definition, &dtypes(definition, options), &mut plan);
+                    let dtypes = dtypes(definition, options);
+                    if definition.extras.only_sizes {
+                        told::smoke(definition, &dtypes, reach, &mut plan);
+                    } else {
+                        smoke::plan(definition, &dtypes, &mut plan);
+                    }
                 });
             }
             Stage::Sweep if asked => {
                 definitions.iter().for_each(|definition| {
                     let dtypes = dtypes(definition, options);
                     if definition.extras.only_sizes {
-                        told::sweep(definition, &dtypes, &mut plan);
+                        told::sweep(definition, &dtypes, reach, &mut plan);
                     } else {
-                        sweep::plan(definition, &dtypes, seed, &mut plan);
+                        sweep::plan(definition, &dtypes, (seed, reach), &mut plan);
                     }
                 });
             }
             Stage::Stability if asked => {
-                for definition in told::take(definitions, stage, &mut plan) {
-                    stability::plan(definition, &dtypes(definition, options), &mut plan);
+                for definition in told::take(definitions, stage, reach, &mut plan) {
+                    stability::plan(definition, &dtypes(definition, options), reach, &mut plan);
                 }
             }
             Stage::Edge if asked => {
-                for definition in told::take(definitions, stage, &mut plan) {
+                for definition in told::take(definitions, stage, reach, &mut plan) {
                     edge::plan(definition, &dtypes(definition, options), &mut plan);
                 }
             }
             Stage::Determinism if asked => {
-                for definition in told::take(definitions, stage, &mut plan) {
-                    determinism::plan(definition, &dtypes(definition, options), &mut plan);
+                for definition in told::take(definitions, stage, reach, &mut plan) {
+                    determinism::plan(definition, &dtypes(definition, options), reach, &mut plan);
                 }
             }
             _ => plan.not_run.push(NotRun::new(stage.name(), "not asked for")),
@@ -101,13 +95,13 @@ fn leave_out_undefined(definition: &Definition, plan: &mut Plan) {
 }
 
 /// The dtypes of the Definition that were asked for.
-fn dtypes(definition: &Definition, options: &CheckOptions) -> Vec<Dtype> {
+pub(super) fn dtypes(definition: &Definition, options: &CheckOptions) -> Vec<Dtype> {
     let asked = |dtype: &Dtype| options.dtypes.is_empty() || options.dtypes.contains(dtype);
     definition.dtypes().into_iter().filter(asked).collect()
 }
 
 /// A case on these axes with the default values and layout.
-fn case(
+pub(super) fn case(
     definition: &Definition,
     stage: Stage,
     axes: BTreeMap<String, u64>,
@@ -133,7 +127,7 @@ fn tensor_shapes(definition: &Definition) -> impl Iterator<Item = &Vec<String>> 
 }
 
 /// Elements of all tensors on these axes; saturates instead of overflowing.
-fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
+pub(super) fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
     let all = definition.all_axes(axes);
     tensor_shapes(definition)
         .map(|shape| {
@@ -146,9 +140,9 @@ fn elements(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
 
 /// The axes on which determinism tries processes and configurations: those of smoke. `None` when a
 /// Definition names all its sizes and none of them can be run whole.
-pub(super) fn smallest_axes(definition: &Definition) -> Option<BTreeMap<String, u64>> {
+pub(super) fn smallest_axes(definition: &Definition, reach: Reach) -> Option<BTreeMap<String, u64>> {
     let axes = if definition.extras.only_sizes {
-        told::smallest_whole(definition)?.clone()
+        told::smallest_whole(definition, reach)?.clone()
     } else {
         smoke::axes(definition)
     };
@@ -176,19 +170,6 @@ fn work(definition: &Definition, axes: &BTreeMap<String, u64>) -> u64 {
     definition.all_axes(axes).values().fold(2, |product, &length| product.saturating_mul(length))
 }
 
-/// What can be done with these axes on the CPU.
-fn coverage(definition: &Definition, axes: &BTreeMap<String, u64>) -> Option<Coverage> {
-    let elements = elements(definition, axes);
-    let flops = flops(definition, axes);
-    if elements <= FULL_ELEMENTS && flops <= FULL_FLOPS {
-        Some(Coverage::Full)
-    } else if elements <= SAMPLED_ELEMENTS && flops <= SAMPLED_FLOPS {
-        Some(Coverage::Sampled)
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -203,7 +184,7 @@ mod tests {
     }
 
     fn planned(name: &str, options: &CheckOptions, seed: u64) -> Plan {
-        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed)
+        plan(&[&builtin_named(name).expect("a Definition of this binary")], options, seed, Reach::INTERPRETER)
     }
 
     #[test]
@@ -248,7 +229,7 @@ mod tests {
         definition.extras.profiles = vec!["nan".to_owned(), "gamma".to_owned()];
         definition.extras.layouts = vec!["transposed".to_owned(), "twisted".to_owned()];
         let options = CheckOptions { stages: vec![Stage::Stability, Stage::Edge], ..CheckOptions::default() };
-        let plan = plan(&[&definition], &options, 1);
+        let plan = plan(&[&definition], &options, 1, Reach::INTERPRETER);
         let of = |stage| plan.cases.iter().filter(move |case| case.stage == stage);
         assert!(of(Stage::Stability).all(|case| case.profile == "nan"));
         let layouts: Vec<&str> = of(Stage::Edge).map(|case| case.layout.as_str()).collect();

@@ -3,17 +3,17 @@
 //! Each profile runs on a small shape in every dtype, and on a medium one in the dtypes in turn. Profiles
 //! with infinities and NaN run on the small shape only.
 
-use super::{Plan, case, medium_axes, smallest_axes};
+use super::{Plan, Reach, case, medium_axes, smallest_axes};
 use crate::judge::{Case, Coverage, NotRun, Stage, profiles};
 use crate::spec::{Definition, Dtype};
 
-pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
+pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &mut Plan) {
     let (profiles, unknown) = profiles::of(definition);
     if !unknown.is_empty() {
         let what = format!("{} profiles {}", Stage::Stability, unknown.join(", "));
         plan.not_run.push(NotRun::new(what, "no profile has this name"));
     }
-    let Some(small) = smallest_axes(definition) else { return };
+    let Some(small) = smallest_axes(definition, reach) else { return };
     let medium = medium_axes(definition).filter(|axes| *axes != small);
     let mut turn = dtypes.iter().copied().cycle();
     for profile in profiles {

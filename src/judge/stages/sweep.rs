@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Plan, case, coverage, elements, smoke, tensor_shapes};
+use super::{Plan, Reach, case, elements, smoke, tensor_shapes};
 use crate::judge::philox::Draws;
 use crate::judge::{AGAIN_PROFILE, Case, Coverage, NEAR_EPSILON_PROFILE, NotRun, Stage};
 use crate::spec::{Definition, Dtype};
@@ -47,7 +47,7 @@ enum Role {
     Outer,
 }
 
-pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], seed: u64, plan: &mut Plan) {
+pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], (seed, reach): (u64, Reach), plan: &mut Plan) {
     let smoke_axes = smoke::axes(definition);
     let profiles = [Some(AGAIN_PROFILE), definition.epsilon().map(|_| NEAR_EPSILON_PROFILE)];
     for profile in profiles.into_iter().flatten() {
@@ -56,14 +56,22 @@ pub(super) fn plan(definition: &Definition, dtypes: &[Dtype], seed: u64, plan: &
             ..case(definition, Stage::Sweep, smoke_axes.clone(), dtype, Coverage::Full)
         }));
     }
-    for axes in small_shapes(definition, seed) {
+    for axes in small_shapes(definition, seed, reach) {
         for &dtype in dtypes {
             plan.cases.push(case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
         }
     }
-    named_sizes(definition, dtypes, plan);
+    named_sizes(definition, dtypes, reach, plan);
     other_scalars(definition, dtypes, plan);
-    plan.cases.extend(offsets_case(definition, dtypes));
+    if let Some(case) = offsets_case(definition, dtypes) {
+        if reach.has_room(definition, &case.axes, case.dtype.bits().div_ceil(8)) {
+            plan.cases.push(case);
+        } else {
+            let what = format!("{} {}", case.stage, case.label());
+            plan.not_run
+                .push(NotRun::new(what, "more than 2³¹ elements need more memory than the GPU has free"));
+        }
+    }
 }
 
 /// The tensors of most dimensions: those that decide how programs are laid out.
@@ -91,7 +99,7 @@ fn role(definition: &Definition, axis: &str) -> Role {
 }
 
 /// Everything that runs in full, without repeats.
-fn small_shapes(definition: &Definition, seed: u64) -> Vec<Axes> {
+fn small_shapes(definition: &Definition, seed: u64, reach: Reach) -> Vec<Axes> {
     let names: Vec<String> = definition.var_axes().into_iter().map(str::to_owned).collect();
     let lengths = if names.len() > SHORT_LENGTHS.len() - 1 { SHORT_LENGTHS_OF_MANY } else { SHORT_LENGTHS };
     let short = |position: usize| lengths[position % lengths.len()];
@@ -111,15 +119,15 @@ fn small_shapes(definition: &Definition, seed: u64) -> Vec<Axes> {
     }
     shapes.extend((0..names.len()).map(|chosen| with(chosen, 0)));
     let mut draws = Draws::new(seed, "hidden shapes");
-    shapes.extend((0..HIDDEN_SHAPES).map(|_| hidden_shape(definition, &names, &mut draws)));
+    shapes.extend((0..HIDDEN_SHAPES).map(|_| hidden_shape(definition, &names, reach, &mut draws)));
     let mut seen = BTreeSet::new();
-    shapes.retain(|axes| coverage(definition, axes) == Some(Coverage::Full) && seen.insert(axes.clone()));
+    shapes.retain(|axes| reach.is_small(definition, axes) && seen.insert(axes.clone()));
     shapes
 }
 
 /// Lengths that nobody can know beforehand, within the Definition's ranges; the longest are halved until
 /// the case can run in full.
-fn hidden_shape(definition: &Definition, names: &[String], draws: &mut Draws) -> Axes {
+fn hidden_shape(definition: &Definition, names: &[String], reach: Reach, draws: &mut Draws) -> Axes {
     let mut axes: Axes = names
         .iter()
         .map(|name| {
@@ -131,7 +139,7 @@ fn hidden_shape(definition: &Definition, names: &[String], draws: &mut Draws) ->
             (name.clone(), draws.in_range(least, most))
         })
         .collect();
-    while coverage(definition, &axes) != Some(Coverage::Full) {
+    while !reach.is_small(definition, &axes) {
         match axes.values_mut().max() {
             Some(longest) if *longest > 1 => *longest /= 2,
             _ => break,
@@ -156,12 +164,12 @@ fn other_scalars(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
 
 /// The sizes that the Definition names. Small ones run in full on every dtype; of the larger ones a
 /// few programs run, on the dtypes in turn, because each takes as long as its tensors are large.
-fn named_sizes(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
+fn named_sizes(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &mut Plan) {
     let mut too_large = Vec::new();
     let mut turn = dtypes.iter().copied().cycle();
     for (name, axes) in &definition.extras.sizes {
-        match coverage(definition, axes) {
-            Some(Coverage::Full) => {
+        match reach.coverage(definition, axes) {
+            Some(_) if reach.is_small(definition, axes) => {
                 let cases = dtypes
                     .iter()
                     .map(|&dtype| case(definition, Stage::Sweep, axes.clone(), dtype, Coverage::Full));
@@ -179,10 +187,7 @@ fn named_sizes(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
     if !too_large.is_empty() {
         // One of several Definitions of an entry says which one it is.
         let whose = definition.options().next().map_or(String::new(), |_| format!(" of {}", definition.name));
-        plan.not_run.push(NotRun::new(
-            format!("sizes {}{whose}", too_large.join(", ")),
-            "too large for the interpreter on a CPU",
-        ));
+        plan.not_run.push(NotRun::new(format!("sizes {}{whose}", too_large.join(", ")), reach.too_large()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Plan, case, coverage, elements};
+use super::{Plan, Reach, case, elements};
 use crate::judge::{Case, Coverage, NotRun, Stage};
 use crate::spec::{AxisValues, Definition, Dtype};
 
@@ -13,20 +13,22 @@ use crate::spec::{AxisValues, Definition, Dtype};
 const TELLING_ELEMENTS: u64 = 64;
 
 /// The smallest size that tells something, on every dtype.
-pub(super) fn smoke(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
-    let Some((axes, coverage)) = smallest(definition) else { return };
+pub(super) fn smoke(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &mut Plan) {
+    let Some((axes, coverage)) = smallest(definition, reach) else { return };
     plan.cases
         .extend(dtypes.iter().map(|&dtype| case(definition, Stage::Smoke, axes.clone(), dtype, coverage)));
 }
 
 /// Every size with every value of the scalars, but for what smoke runs. Of large sizes a few programs run, on
 /// the dtypes in turn.
-pub(super) fn sweep(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
+pub(super) fn sweep(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &mut Plan) {
     let mut too_large = Vec::new();
     let mut turn = dtypes.iter().copied().cycle();
     for (name, axes) in &definition.extras.sizes {
-        let of_dtype: Vec<(Dtype, Coverage)> = match coverage(definition, axes) {
-            Some(Coverage::Full) => dtypes.iter().map(|&dtype| (dtype, Coverage::Full)).collect(),
+        let of_dtype: Vec<(Dtype, Coverage)> = match reach.coverage(definition, axes) {
+            Some(coverage) if reach.is_small(definition, axes) => {
+                dtypes.iter().map(|&dtype| (dtype, coverage)).collect()
+            }
             Some(coverage) => turn.next().map(|dtype| (dtype, coverage)).into_iter().collect(),
             None => {
                 too_large.push(name.clone());
@@ -47,15 +49,20 @@ pub(super) fn sweep(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) 
     }
     if !too_large.is_empty() {
         let what = format!("sizes {}", too_large.join(", "));
-        plan.not_run.push(NotRun::new(what, "too large for the interpreter on a CPU"));
+        plan.not_run.push(NotRun::new(what, reach.too_large()));
     }
 }
 
 /// The Definitions that have cases of this stage; of the others it is told why they have none.
-pub(super) fn take<'a>(definitions: &[&'a Definition], stage: Stage, plan: &mut Plan) -> Vec<&'a Definition> {
+pub(super) fn take<'a>(
+    definitions: &[&'a Definition],
+    stage: Stage,
+    reach: Reach,
+    plan: &mut Plan,
+) -> Vec<&'a Definition> {
     let mut taken = Vec::new();
     for &definition in definitions {
-        match why_without(definition, stage) {
+        match why_without(definition, stage, reach) {
             Some(why) => plan.not_run.push(NotRun::new(stage.name(), why)),
             None => taken.push(definition),
         }
@@ -63,7 +70,7 @@ pub(super) fn take<'a>(definitions: &[&'a Definition], stage: Stage, plan: &mut 
     taken
 }
 
-fn why_without(definition: &Definition, stage: Stage) -> Option<&'static str> {
+fn why_without(definition: &Definition, stage: Stage, reach: Reach) -> Option<&'static str> {
     if !definition.extras.only_sizes {
         return None;
     }
@@ -75,20 +82,23 @@ fn why_without(definition: &Definition, stage: Stage) -> Option<&'static str> {
         Stage::Smoke | Stage::Sweep => None,
         Stage::Edge => Some("nothing is said of tensors that are not contiguous"),
         Stage::Stability if has_drawn_floats => Some("it is said how values are drawn"),
-        Stage::Stability | Stage::Determinism => smallest_whole(definition)
+        Stage::Stability | Stage::Determinism => smallest_whole(definition, reach)
             .is_none()
             .then_some("every size that is named is too large to run whole"),
     }
 }
 
 /// The size of smoke, if all its programs can be run.
-pub(super) fn smallest_whole(definition: &Definition) -> Option<&AxisValues> {
-    smallest(definition).filter(|(_, coverage)| *coverage == Coverage::Full).map(|(axes, _)| axes)
+pub(super) fn smallest_whole(definition: &Definition, reach: Reach) -> Option<&AxisValues> {
+    smallest(definition, reach).filter(|(_, coverage)| *coverage == Coverage::Full).map(|(axes, _)| axes)
 }
 
-fn smallest(definition: &Definition) -> Option<(&AxisValues, Coverage)> {
-    let sizes =
-        definition.extras.sizes.iter().filter_map(|(_, axes)| Some((axes, coverage(definition, axes)?)));
+fn smallest(definition: &Definition, reach: Reach) -> Option<(&AxisValues, Coverage)> {
+    let sizes = definition
+        .extras
+        .sizes
+        .iter()
+        .filter_map(|(_, axes)| Some((axes, reach.coverage(definition, axes)?)));
     // Telling ones first, the smallest of them; else the largest there is.
     sizes.min_by_key(|(axes, _)| {
         let elements = elements(definition, axes);

@@ -53,6 +53,8 @@ pub struct DeviceState {
 pub struct MeasureCeilings {
     /// Wall clock for all of it, in seconds; what does not fit is left out.
     pub wall_s: f64,
+    /// Only a copy and a read that move this many bytes; `None` measures everything.
+    pub bytes: Option<u64>,
 }
 
 /// Answer to [`Request::Ceilings`](super::Request::Ceilings): medians, each with what it was measured on.

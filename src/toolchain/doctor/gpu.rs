@@ -1,59 +1,50 @@
-//! The GPU and its driver, as nvidia-smi and the driver's files tell them.
+//! The GPU and its driver, as NVML (see [`crate::device`]) and the driver's files tell them.
 
 use std::path::Path;
 
 use super::{Check, DoctorContext};
+use crate::device::{Gpu, NoGpus, Owner, Surveyed, Usage};
 use crate::toolchain::Release;
 
 /// What was found out without opening a CUDA context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gpus {
-    gpus: Vec<Gpu>,
+    surveyed: Vec<Surveyed>,
+    /// Names that stand in the driver's files although NVML does not list the GPUs.
+    names: Vec<String>,
     driver: Option<String>,
-    /// Why nvidia-smi said nothing, when there is a sign of a GPU all the same.
+    cuda: Option<(u32, u32)>,
+    /// Why none may be used although there are some: the user's wish.
+    hidden: Option<String>,
+    /// Why NVML lists none, when there is a sign of a GPU all the same.
     trouble: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Gpu {
-    name: String,
-    memory_mib: Option<u64>,
-    compute_capability: Option<Release>,
 }
 
 impl Gpus {
     pub(super) fn is_present(&self) -> bool {
-        !self.gpus.is_empty()
+        !self.surveyed.is_empty() || !self.names.is_empty()
     }
 }
 
 pub(super) fn find(context: &DoctorContext<'_>) -> Gpus {
-    let query = ["--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits"];
-    let answer = match context.surroundings.find_program("nvidia-smi") {
-        Some(program) => context.ask(&program, &query).map_err(|reason| format!("nvidia-smi: {reason}")),
-        None => Err("there is no nvidia-smi on PATH".to_owned()),
-    };
-    match answer.map(|text| read_smi(&text)) {
-        Ok(gpus) if gpus.is_present() => gpus,
-        Ok(_) => from_files(context, "nvidia-smi lists no GPU".to_owned()),
-        Err(reason) => from_files(context, reason),
+    let survey = context.gpus;
+    match &survey.why_none {
+        Some(why @ NoGpus::Hidden(_)) => {
+            Gpus { hidden: Some(why.to_string()), trouble: None, ..from_files(context, String::new()) }
+        }
+        // With a sign of a GPU there is a driver, which then lacks its library.
+        Some(NoGpus::NoDriver) => from_files(context, "libnvidia-ml.so.1 cannot be loaded".to_owned()),
+        Some(why) => from_files(context, why.to_string()),
+        None => {
+            let first = survey.gpus.first().map(|surveyed| &surveyed.gpu);
+            Gpus {
+                driver: first.and_then(|gpu| gpu.driver_version.clone()),
+                cuda: first.and_then(|gpu| gpu.cuda_version),
+                surveyed: survey.gpus.clone(),
+                ..Gpus::default()
+            }
+        }
     }
-}
-
-/// Lines of `name, MiB, capability, driver`. A name has no comma; what is `[N/A]` is unknown.
-fn read_smi(text: &str) -> Gpus {
-    let mut found = Gpus::default();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let [name, memory, capability, driver] = fields[..] else { continue };
-        found.gpus.push(Gpu {
-            name: name.to_owned(),
-            memory_mib: memory.parse().ok(),
-            compute_capability: Release::parse(capability),
-        });
-        found.driver = Some(driver.to_owned());
-    }
-    found
 }
 
 fn from_files(context: &DoctorContext<'_>, reason: String) -> Gpus {
@@ -61,16 +52,16 @@ fn from_files(context: &DoctorContext<'_>, reason: String) -> Gpus {
     let folders = std::fs::read_dir(driver_files.join("gpus")).into_iter().flatten().filter_map(Result::ok);
     let information =
         folders.filter_map(|entry| std::fs::read_to_string(entry.path().join("information")).ok());
-    let gpus: Vec<Gpu> = information
+    let names: Vec<String> = information
         .filter_map(|text| {
             let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-            Some(Gpu { name: model.trim().to_owned(), memory_mib: None, compute_capability: None })
+            Some(model.trim().to_owned())
         })
         .collect();
     let driver = std::fs::read_to_string(driver_files.join("version")).ok();
     let driver = driver.and_then(|text| driver_in(&text));
-    let has_sign = !gpus.is_empty() || driver.is_some() || context.root.join("dev/nvidiactl").exists();
-    Gpus { gpus, driver, trouble: has_sign.then_some(reason) }
+    let has_sign = !names.is_empty() || driver.is_some() || context.root.join("dev/nvidiactl").exists();
+    Gpus { names, driver, trouble: has_sign.then_some(reason), ..Gpus::default() }
 }
 
 /// The first word of `/proc/driver/nvidia/version` that looks like 580.126.20.
@@ -81,30 +72,89 @@ fn driver_in(text: &str) -> Option<String> {
 }
 
 pub(super) fn checks(context: &DoctorContext<'_>, found: &Gpus) -> Vec<Check> {
-    if !found.is_present() && found.trouble.is_none() {
-        let detail = "none: kernels are judged in Triton's interpreter, without times";
-        return vec![Check::not_applicable("gpu", detail)];
+    const NONE: &str = "kernels are judged in Triton's interpreter, without times";
+    let mut checks: Vec<Check> = found.surveyed.iter().flat_map(gpu_checks).collect();
+    if let Some(hidden) = &found.hidden {
+        checks.push(Check::not_applicable("gpu", format!("{hidden}: {NONE}")));
+    } else if !found.is_present() && found.trouble.is_none() {
+        return vec![Check::not_applicable("gpu", format!("none ({}): {NONE}", why_none(context)))];
+    } else {
+        checks.extend(found.names.iter().map(|name| Check::found("gpu", name)));
     }
-    let mut checks: Vec<Check> = found.gpus.iter().map(gpu_check).collect();
     if let Some(trouble) = &found.trouble {
         let remedy = "see what `nvidia-smi` says; in a container, start it with the GPU (`--gpus all`)";
-        checks.push(Check::warning("gpu", format!("the driver is there, but {trouble}"), remedy));
+        checks.push(Check::warning("gpu", format!("there are signs of a GPU, but {trouble}"), remedy));
     }
     checks.push(driver_check(context, found));
     checks.push(counters_check(context));
     checks
 }
 
-fn gpu_check(gpu: &Gpu) -> Check {
-    let mut detail = gpu.name.clone();
-    if let Some(memory_mib) = gpu.memory_mib {
-        detail.push_str(&format!(", {:.0} GiB", memory_mib as f64 / 1024.0));
+fn why_none(context: &DoctorContext<'_>) -> String {
+    context.gpus.why_none.as_ref().map_or_else(|| "it was not looked for".to_owned(), NoGpus::to_string)
+}
+
+/// What it is, who uses it, and who times on it.
+fn gpu_checks(surveyed: &Surveyed) -> Vec<Check> {
+    let Surveyed { gpu, usage, lease } = surveyed;
+    let device = gpu.device();
+    vec![
+        Check::found("gpu", format!("{device}: {}", facts(gpu))),
+        usage_check(&device, usage),
+        lease_check(&device, lease),
+    ]
+}
+
+fn facts(gpu: &Gpu) -> String {
+    const KIB: f64 = 1024.0;
+    const GIB: f64 = KIB * KIB * KIB;
+    let gib = |bytes: u64| bytes as f64 / GIB;
+    let mut facts = vec![gpu.name.clone()];
+    facts.extend(gpu.is_mig.then(|| "a MIG instance".to_owned()));
+    facts.extend(gpu.total_bytes.map(|total| match gpu.free_bytes {
+        Some(free) => format!("{:.0} GiB, {:.1} free", gib(total), gib(free)),
+        None => format!("{:.0} GiB", gib(total)),
+    }));
+    facts.extend(gpu.capability.map(|(major, minor)| format!("compute capability {major}.{minor}")));
+    facts.extend(gpu.sm_count.map(|count| format!("{count} SMs")));
+    facts.extend(gpu.l2_bytes.map(|bytes| format!("{:.0} MiB L2", bytes as f64 / (KIB * KIB))));
+    let shared = gpu.shared_bytes_per_block;
+    facts.extend(shared.map(|bytes| format!("{:.0} KiB shared memory a block", bytes as f64 / KIB)));
+    facts.push(gpu.uuid.clone());
+    facts.join(", ")
+}
+
+fn usage_check(device: &str, usage: &Result<Usage, String>) -> Check {
+    let name = "gpu processes";
+    let remedy = "without it, times that others disturbed cannot be told; see what `nvidia-smi` says";
+    let usage = match usage {
+        Ok(usage) => usage,
+        Err(error) => return Check::warning(name, format!("{device}: {error}"), remedy),
+    };
+    match usage.other_processes.as_deref() {
+        None => Check::warning(name, format!("{device}: the driver does not list them"), remedy),
+        Some([]) => Check::found(name, format!("{device}: none")),
+        Some(others) => {
+            let others = others.iter().map(|process| match process.used_bytes {
+                Some(bytes) => format!("{}, {} MiB", process.described(), bytes >> 20),
+                None => process.described(),
+            });
+            let others = others.collect::<Vec<_>>().join("; ");
+            let remedy = "no time is taken on a GPU while others use it: end them, or use another GPU";
+            Check::warning(name, format!("{device}: {others}"), remedy)
+        }
     }
-    if let Some(Release(major, minor, _)) = gpu.compute_capability {
-        detail.push_str(&format!(", compute capability {major}.{minor}"));
+}
+
+fn lease_check(device: &str, lease: &Result<Option<Owner>, String>) -> Check {
+    let name = "gpu lease";
+    match lease {
+        Ok(None) => Check::found(name, format!("{device}: free")),
+        Ok(Some(owner)) => Check::found(name, format!("{device}: {owner} times {}", owner.what)),
+        Err(error) => {
+            Check::warning(name, format!("{device}: {error}"), "until then nothing is timed on this GPU")
+        }
     }
-    detail.push_str("; not used: this version judges in Triton's interpreter, without times");
-    Check::found("gpu", detail)
 }
 
 /// The oldest driver that runs programs of a CUDA release (minor releases run on their major's first).
@@ -118,15 +168,19 @@ fn oldest_driver(cuda: Release) -> Option<Release> {
 }
 
 fn driver_check(context: &DoctorContext<'_>, found: &Gpus) -> Check {
-    let Some(driver) = &found.driver else {
+    let Some(version) = &found.driver else {
         return Check::warning("driver", "its version is unknown", "see what `nvidia-smi` says");
+    };
+    let driver = &match found.cuda {
+        Some((major, minor)) => format!("{version} (CUDA {major}.{minor})"),
+        None => version.clone(),
     };
     let torch = context.search.chosen.as_ref().and_then(|chosen| chosen.torch.as_ref());
     let needed = torch.and_then(|torch| torch.cuda.as_deref()).and_then(|cuda| {
         let oldest = oldest_driver(Release::parse(cuda)?)?;
         Some((cuda, oldest))
     });
-    match (needed, Release::parse(driver)) {
+    match (needed, Release::parse(version)) {
         (Some((cuda, oldest)), Some(release)) if release < oldest => {
             let major = cuda.split('.').next().unwrap_or(cuda);
             Check::warning(

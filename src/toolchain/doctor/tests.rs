@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::device::{Gpu, NoGpus, OtherProcess, Owner, Surveyed, Usage};
 use crate::toolchain::python::{Mending, Origin, Package, Problem, PythonEnvironment, Rejected, Rejection};
 
 struct Machine {
@@ -10,6 +11,7 @@ struct Machine {
     surroundings: Surroundings,
     places: Places,
     search: PythonSearch,
+    gpus: Survey,
     tool_limit_s: u64,
 }
 
@@ -21,7 +23,8 @@ impl Machine {
             Surroundings::default().with("PATH", root.join("bin")).with("HOME", root.join("home"));
         let places = Places::of(&surroundings).unwrap();
         let search = PythonSearch { chosen: Some(environment(root)), rejected: vec![] };
-        let machine = Self { folder, surroundings, places, search, tool_limit_s: 60 };
+        let gpus = Survey::none(NoGpus::NoDriver);
+        let machine = Self { folder, surroundings, places, search, gpus, tool_limit_s: 60 };
         machine.write("proc/meminfo", "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n");
         machine.write("home/.cache/warpsmith/worker/a", "");
         machine
@@ -41,9 +44,9 @@ impl Machine {
     }
 
     fn report(&self) -> Report {
-        let Self { surroundings, places, search, folder, .. } = self;
+        let Self { surroundings, places, search, gpus, folder, .. } = self;
         let (root, tool_limit_s) = (folder.path(), self.tool_limit_s);
-        examine(DoctorContext { surroundings, places, search, root, tool_limit_s })
+        examine(DoctorContext { surroundings, places, search, gpus, root, tool_limit_s })
     }
 
     /// The report as text, without what differs between machines.
@@ -64,12 +67,33 @@ impl Machine {
 
     /// With a GPU, a driver and everything that goes with it.
     fn with_gpu(driver: &str) -> Self {
-        let machine = Self::new();
-        machine.program("nvidia-smi", &format!("echo 'NVIDIA H200, 143771, 9.0, {driver}'"));
+        let mut machine = Self::new();
+        machine.gpus = Survey { gpus: vec![h200(driver)], why_none: None };
         machine.write("proc/driver/nvidia/params", "Other: 1\nRmProfilingAdminOnly: 1\n");
         machine.write("proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n");
         machine
     }
+}
+
+/// Idle, and as the driver describes it.
+fn h200(driver: &str) -> Surveyed {
+    let gpu = Gpu {
+        index: 0,
+        uuid: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".to_owned(),
+        name: "NVIDIA H200".to_owned(),
+        capability: Some((9, 0)),
+        total_bytes: Some(150_754_820_096),
+        free_bytes: Some(150_121_545_728),
+        driver_version: Some(driver.to_owned()),
+        cuda_version: Some((13, 0)),
+        sm_count: Some(132),
+        l2_bytes: Some(62_914_560),
+        shared_bytes_per_block: Some(232_448),
+        is_mig: false,
+        pci_bus_id: None,
+    };
+    let usage = Usage { other_processes: Some(vec![]), ..Usage::default() };
+    Surveyed { gpu, usage: Ok(usage), lease: Ok(None) }
 }
 
 fn environment(root: &Path) -> PythonEnvironment {
@@ -124,9 +148,51 @@ fn a_gpu_with_an_old_driver_and_closed_counters() {
 }
 
 #[test]
-fn a_driver_whose_tool_does_not_answer() {
-    let machine = Machine::new();
-    machine.program("nvidia-smi", "echo 'NVIDIA-SMI has failed' >&2; exit 9");
+fn who_uses_the_gpu_and_who_times_on_it() {
+    let mut machine = Machine::with_gpu("580.126.20");
+    let process = |pid, name: Option<&str>, used_bytes| OtherProcess {
+        pid,
+        name: name.map(str::to_owned),
+        used_bytes,
+        sm_percent: None,
+    };
+    let others = vec![process(77, Some("python3"), Some(3 << 30)), process(78, None, None)];
+    let mut second = h200("580.126.20");
+    second.gpu = Gpu {
+        index: 1,
+        uuid: "MIG-1".to_owned(),
+        name: "NVIDIA H200 MIG 1g.18gb".to_owned(),
+        is_mig: true,
+        driver_version: Some("580.126.20".to_owned()),
+        ..Gpu::default()
+    };
+    second.usage = Err("the driver does not know the device".to_owned());
+    second.lease = Err("/tmp cannot be written".to_owned());
+    machine.gpus.gpus[0].usage = Ok(Usage { other_processes: Some(others), ..Usage::default() });
+    machine.gpus.gpus[0].lease = Ok(Some(Owner::example()));
+    machine.gpus.gpus.push(second);
+    let report = machine.report();
+    let about = report.checks.iter().filter(|check| check.name.starts_with("gpu"));
+    insta::assert_json_snapshot!(about.collect::<Vec<_>>());
+}
+
+#[test]
+fn gpus_that_are_hidden_are_not_missed() {
+    let mut machine = Machine::new();
+    machine.gpus = Survey::none(NoGpus::Hidden("-1".to_owned()));
+    machine.write(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module  580.126.20  Release\n",
+    );
+    let report = machine.report();
+    let about = report.checks.iter().filter(|check| ["gpu", "driver"].contains(&check.name));
+    insta::assert_json_snapshot!(about.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_driver_that_does_not_answer() {
+    let mut machine = Machine::new();
+    machine.gpus = Survey::none(NoGpus::NoAnswer("no answer in 15 s".to_owned()));
     machine.write(
         "proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX Open Kernel Module  580.126.20  Release\n",

@@ -127,6 +127,7 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
         findings: Vec::new(),
         not_run: Vec::new(),
         provenance: Provenance {
+            gpu: None,
             warpsmith: "0".to_owned(),
             method: "triton-interpreter".to_owned(),
             python: Some("3.11".to_owned()),

@@ -1,0 +1,326 @@
+//! Timing against a worker and a card that are not there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::device::fake::Fake;
+use crate::device::{Gpus, Lease, LeaseFolder, Management, Visible};
+use crate::judge::means::Means;
+use crate::judge::run::Source;
+use crate::judge::{Code, OnGpu};
+use crate::oracle::{Oracle, OracleLabel, Reference};
+use crate::runner::protocol::Event;
+use crate::runner::{WorkerError, WorkerVersions};
+use crate::spec::{Dtype, builtin_named};
+use crate::toolchain::{Places, Surroundings};
+
+/// Answers what a worker on a GPU would; `wrong_compare` says which comparison finds wrong values.
+struct FakeWorker {
+    sides: fn() -> Outcome,
+    wrong_compare: Option<u64>,
+    baseline_opens: bool,
+    compares: AtomicU64,
+    log: Mutex<Vec<String>>,
+    events: broadcast::Sender<Event>,
+}
+
+impl FakeWorker {
+    fn new() -> Self {
+        Self {
+            sides,
+            wrong_compare: None,
+            baseline_opens: true,
+            compares: AtomicU64::new(0),
+            log: Mutex::default(),
+            events: broadcast::channel(16).0,
+        }
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Worker for FakeWorker {
+    async fn request(&self, request: Request) -> Result<Outcome, WorkerError> {
+        tokio::task::yield_now().await;
+        let (word, outcome) = match request {
+            Request::Open(open) => {
+                let is_baseline = open.entry == "run";
+                let word = if is_baseline { "open baseline" } else { "open" };
+                let parameters = json!({"parameters": [], "import_ms": 1.0});
+                let raised = json!({"exception": "ImportError", "message": "no such name", "code": "raised",
+                                    "missing": null, "place": null, "column": null});
+                let raised = || Outcome::Raised(serde_json::from_value(raised).unwrap());
+                (word, if is_baseline && !self.baseline_opens { raised() } else { Outcome::Done(parameters) })
+            }
+            Request::Run(_) => ("run", ran()),
+            Request::Compare(compare) => {
+                let is_wrong = Some(self.compares.fetch_add(1, Ordering::Relaxed)) == self.wrong_compare;
+                let outputs: Vec<Value> = compare
+                    .tolerances
+                    .iter()
+                    .map(|_| {
+                        json!({"name": "out", "elements": 9, "elements_compared": 9,
+                               "violations": if is_wrong { 4 } else { 0 }, "tf32_violations": 4})
+                    })
+                    .collect();
+                ("compare", Outcome::Done(json!({"outputs": outputs, "inputs_changed": []})))
+            }
+            Request::Time(_) => ("time", (self.sides)()),
+            Request::Ceilings(asked) => {
+                let point =
+                    |time_us: f64| json!([{"bytes": asked.bytes.unwrap_or(1 << 26), "time_us": time_us}]);
+                let measured = json!({
+                    "copy": point(375.0), "read": point(300.0), "launch_floor_us": 2.0, "took_s": 1.0,
+                    "matrix": [{"kind": "float16", "flops_per_s": 7.9e14, "side": 8192}],
+                });
+                (if asked.bytes.is_some() { "same bytes" } else { "ceilings" }, Outcome::Done(measured))
+            }
+            Request::Prepare(_) => ("prepare", Outcome::Done(json!({"possible": true}))),
+            Request::Release { .. } => ("release", Outcome::Done(json!({}))),
+            Request::Close { .. } => ("close", Outcome::Done(json!({}))),
+            other => unreachable!("{other:?}"),
+        };
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(word.to_owned());
+        Ok(outcome)
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    fn versions(&self) -> WorkerVersions {
+        WorkerVersions::default()
+    }
+}
+
+fn returned() -> Value {
+    json!([{"type_name": "torch.Tensor", "dtype": "float16", "shape": [4096, 4096], "strides": [4096, 1],
+            "written_by_single_launch": true, "copied": true}])
+}
+
+fn ran() -> Outcome {
+    Outcome::Done(json!({
+        "outputs": returned(), "findings": [], "unsupported": null, "run_ms": 1.0,
+        "launches": [{"kernel": "softmax_kernel", "file": "/k.py", "line": 1, "grid": [4096, 1, 1],
+                      "programs": 4096, "programs_run": 4096}],
+    }))
+}
+
+fn series(us: f64) -> Value {
+    json!({"method": "events", "cold_us": vec![us; 30], "warm_us": vec![us; 30], "empty_us": 1.0, "host_us": 20.0,
+           "claimed_us": us, "wall_us": us * 1.01})
+}
+
+fn sides() -> Outcome {
+    Outcome::Done(json!({
+        "candidate": series(412.0), "baseline": series(754.0), "pool_entries": 4, "pool_bytes": 1, "flush_bytes": 1,
+        "outputs": returned(),
+    }))
+}
+
+/// What came of timing softmax with the card in this state.
+struct Scene {
+    fake: Fake,
+    leases: tempfile::TempDir,
+    cache: tempfile::TempDir,
+    options: CheckOptions,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            fake: Fake::with_cards(1),
+            leases: tempfile::tempdir().unwrap(),
+            cache: tempfile::tempdir().unwrap(),
+            options: CheckOptions {
+                timing: TimingChoice::First,
+                dtypes: vec![Dtype::Float16],
+                ..CheckOptions::default()
+            },
+        }
+    }
+
+    fn folder(&self) -> LeaseFolder {
+        LeaseFolder::of_variable(Some(self.leases.path().as_os_str()))
+    }
+
+    async fn benched(&self, worker: &FakeWorker) -> Benched {
+        let definition = builtin_named("softmax").expect("a Definition of this binary");
+        let oracle = Oracle {
+            label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
+            entry: "kernel_fn".to_owned(),
+            variants: vec![crate::oracle::Variant {
+                definition: Arc::clone(&definition),
+                parameters: Vec::new(),
+            }],
+            reference: Reference::Ours,
+            stated_at: None,
+            destinations: Vec::new(),
+            left_out: Vec::new(),
+            files: Vec::new(),
+        };
+        let source = Source {
+            path: "/k.py".to_owned(),
+            text_path: "/copy/k.py".to_owned(),
+            search_paths: Vec::new(),
+            resident_bytes: 1 << 30,
+            has_dot: false,
+        };
+        let means =
+            Means::Gpu(OnGpu { name: "NVIDIA H200".to_owned(), free_bytes: 128 << 30, ..OnGpu::default() });
+        let surroundings = Surroundings::of_this_process().with("WARPSMITH_CACHE_DIR", self.cache.path());
+        let places = Places::of(&surroundings).unwrap();
+        let gpus = Gpus::read(&self.fake, &Visible::of_variable(None));
+        let management: Arc<dyn Management> = Arc::new(self.fake.clone());
+        let gpu = BenchGpu {
+            gpu: gpus.all()[0].clone(),
+            management,
+            leases: self.folder(),
+            ceilings_folder: places.ceilings(),
+            patience: Duration::from_secs(5),
+            what: "k.py".to_owned(),
+        };
+        let (events, _receiver) = mpsc::unbounded_channel();
+        let cancel = CancellationToken::new();
+        let run = CheckRun {
+            worker,
+            oracle: &oracle,
+            source: &source,
+            foreign: None,
+            modules: &[],
+            means: &means,
+            seed: 7,
+            began: Instant::now(),
+            events: &events,
+            cancel: &cancel,
+        };
+        let bench = Bench {
+            gpu: &gpu,
+            sources: Sources { places: &places, means: &means },
+            options: &self.options,
+            path: Path::new("/k.py"),
+            provenance: &Provenance::default(),
+            code_hash: "c0de".to_owned(),
+            head: None,
+        };
+        run.bench(&bench, &[&definition], &[]).await
+    }
+}
+
+#[tokio::test]
+async fn what_passed_is_timed_and_every_process_is_closed() {
+    let worker = FakeWorker::new();
+    let scene = Scene::new();
+    let benched = scene.benched(&worker).await;
+    let titles: Vec<String> = benched.timings.iter().map(timing::text::title).collect();
+    assert_eq!(titles, ["1.83× torch (412 ± 0 µs · f16 4096×4096 · 91 % of a copy of these bytes)"]);
+    assert!(benched.not_timed.is_empty(), "{:?}", benched.not_timed);
+    assert_eq!(benched.records.iter().map(|record| record.verdict).collect::<Vec<_>>(), [Verdict::Passed]);
+    let expected = [
+        "open",
+        "prepare",
+        "run",
+        "compare",
+        "open baseline",
+        "ceilings",
+        "time",
+        "same bytes",
+        "close",
+        "compare",
+        "close",
+        "release",
+    ];
+    assert_eq!(worker.log(), expected);
+    // The ceilings are kept, the copy of the same bytes is not.
+    let again = FakeWorker::new();
+    scene.benched(&again).await;
+    assert!(!again.log().contains(&"ceilings".to_owned()));
+    assert!(again.log().contains(&"same bytes".to_owned()));
+}
+
+/// A function that computes something else while it is timed is wrong, and no time of it stands anywhere.
+#[tokio::test]
+async fn wrong_outputs_of_a_timed_call_make_the_verdict_wrong() {
+    let worker = FakeWorker { wrong_compare: Some(1), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert!(benched.timings.is_empty());
+    assert_eq!(benched.records[0].verdict, Verdict::Wrong);
+    assert_eq!(benched.records[0].findings[0].code, Code::Mismatch);
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::TimedCallWrong);
+}
+
+#[tokio::test]
+async fn what_is_wrong_at_the_timed_size_is_not_timed() {
+    let worker = FakeWorker { wrong_compare: Some(0), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert_eq!(benched.records[0].verdict, Verdict::Wrong);
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::NotPassed);
+    assert!(!worker.log().contains(&"time".to_owned()));
+}
+
+#[tokio::test]
+async fn a_baseline_that_fails_leaves_the_latency_without_a_speedup() {
+    let worker = FakeWorker { baseline_opens: false, ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    let timing = &benched.timings[0];
+    assert!(timing.speedup.is_none() && timing.latency.cold_us.median == 412.0);
+    assert!(timing.baseline_failed.as_ref().is_some_and(|why| why.contains("no such name")), "{timing:?}");
+}
+
+/// Who else times has the card; the wait ends, and nothing was timed.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_has_is_waited_for_and_then_told() {
+    let scene = Scene::new();
+    let uuid = scene.fake.cards[0].gpu.uuid.clone();
+    let held = Lease::try_acquire(&scene.folder(), &uuid, "another.py").unwrap();
+    let benched = scene.benched(&FakeWorker::new()).await;
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::GpuBusy);
+    assert!(benched.timings.is_empty());
+    drop(held);
+    assert_eq!(scene.benched(&FakeWorker::new()).await.timings.len(), 1);
+}
+
+#[tokio::test]
+async fn claims_that_the_clock_refutes_are_not_published() {
+    fn lied() -> Outcome {
+        let Outcome::Done(mut sides) = sides() else { unreachable!() };
+        sides["candidate"]["claimed_us"] = json!(206.0);
+        Outcome::Done(sides)
+    }
+    let worker = FakeWorker { sides: lied, ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert!(benched.timings.is_empty());
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::ClaimRefused);
+}
+
+#[test]
+fn a_save_times_one_size_and_a_check_a_few_of_every_definition() {
+    let names = ["reduce_sum_last", "reduce_max_last"];
+    let known: Vec<_> = names.iter().map(|name| builtin_named(name).expect("a Definition")).collect();
+    let definitions: Vec<&Definition> = known.iter().map(|definition| &**definition).collect();
+    let means = Means::Gpu(OnGpu { free_bytes: 128 << 30, ..OnGpu::default() });
+    let timed = |timing| {
+        let options = CheckOptions { timing, ..CheckOptions::default() };
+        let cases = bench_cases(&definitions, &options, Reach::of(&means));
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for case in cases {
+            *counts.entry(case.case.definition).or_default() += 1;
+        }
+        counts.into_values().collect::<Vec<_>>()
+    };
+    assert!(timed(TimingChoice::None).is_empty());
+    assert_eq!(timed(TimingChoice::First), [1]);
+    let several = timed(TimingChoice::Some);
+    assert!(several.len() == 2 && several.iter().all(|&count| (1..=3).contains(&count)), "{several:?}");
+}

@@ -1,0 +1,113 @@
+//! On which device a check runs, and whether it may.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::bench::BenchGpu;
+use super::check::CheckOptions;
+use super::{Code, Finding};
+use crate::device::busy::Plan;
+use crate::device::{
+    self, Chosen, DeviceChoice, Gpu, Gpus, LeaseFolder, Management, Usage, Visible, is_busy,
+};
+use crate::toolchain::{Places, Surroundings};
+
+/// The GPUs as this process sees them. NVML is loaded once, when a check first asks.
+pub(super) struct Devices {
+    management: Arc<OnceLock<Arc<dyn Management>>>,
+    visible: Visible,
+    leases: LeaseFolder,
+}
+
+/// Where a check runs.
+pub(super) enum Place {
+    Interpreter {
+        /// Why no GPU, for the line that says that nothing is timed.
+        why: String,
+    },
+    Gpu {
+        gpu: Box<Gpu>,
+        management: Arc<dyn Management>,
+        /// Why nothing is timed although everything is judged there.
+        no_timing: Option<String>,
+    },
+}
+
+impl Devices {
+    pub(super) fn new(surroundings: &Surroundings) -> Self {
+        let variable = |name: &str| surroundings.variable(name);
+        Self {
+            management: Arc::default(),
+            visible: Visible::of_variable(variable("CUDA_VISIBLE_DEVICES")),
+            leases: LeaseFolder::of_variable(variable(device::lease::FOLDER_VARIABLE)),
+        }
+    }
+
+    /// Decides by what was asked for, by what is there, and by who uses it.
+    ///
+    /// # Errors
+    /// A GPU was named that is not there, or one is used and the settings say that it is left alone then.
+    pub(super) async fn place(&self, options: &CheckOptions) -> Result<Place, Box<Finding>> {
+        if options.device == DeviceChoice::Cpu {
+            return Ok(Place::Interpreter { why: "the CPU was asked for".to_owned() });
+        }
+        let (management, visible, options) =
+            (Arc::clone(&self.management), self.visible.clone(), options.clone());
+        // Where the driver must first be woken this takes seconds.
+        let decided = tokio::task::spawn_blocking(move || {
+            let management = Arc::clone(management.get_or_init(device::facts::open));
+            place_now(&management, &visible, &options)
+        });
+        decided.await.unwrap_or_else(|error| {
+            Err(Box::new(Finding::plain(Code::JudgeFailed, format!("the GPUs cannot be looked at: {error}"))))
+        })
+    }
+
+    /// What timing on this GPU needs.
+    pub(super) fn bench_gpu(
+        &self,
+        (gpu, management): (Gpu, Arc<dyn Management>),
+        places: &Places,
+        file: &Path,
+        patience: Duration,
+    ) -> BenchGpu {
+        BenchGpu {
+            gpu,
+            management,
+            leases: self.leases.clone(),
+            ceilings_folder: places.ceilings(),
+            patience,
+            what: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+fn place_now(
+    management: &Arc<dyn Management>,
+    visible: &Visible,
+    options: &CheckOptions,
+) -> Result<Place, Box<Finding>> {
+    let gpus = Gpus::read(&**management, visible);
+    let gpu = match device::choose(options.device, &gpus) {
+        Ok(Chosen::Gpu(gpu)) => gpu,
+        Ok(Chosen::Interpreter { why }) => return Ok(Place::Interpreter { why }),
+        Err(error) => {
+            let message = format!("{error}; `--device auto` takes what there is");
+            return Err(Box::new(Finding::plain(Code::NoDevice, message)));
+        }
+    };
+    let ours = BTreeSet::from([std::process::id()]);
+    let busy = Usage::read(&**management, &gpu.uuid, &ours).ok().and_then(|usage| is_busy(&usage, None));
+    let no_timing = match options.when_busy.decide(busy) {
+        Plan::Everything => None,
+        Plan::NoTiming { why } => Some(why),
+        Plan::Nothing { why } => {
+            let message =
+                format!("{why}, and `gpu.whenBusy` says that it is left alone then; check again later");
+            return Err(Box::new(Finding::plain(Code::DeviceBusy, message)));
+        }
+    };
+    Ok(Place::Gpu { gpu, management: Arc::clone(management), no_timing })
+}
