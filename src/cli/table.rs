@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::judge::{CaseRecord, Code, Coverage, Finding, Report, Verdict};
+use crate::judge::{CaseRecord, Code, Coverage, Finding, Report, Verdict, timing};
 use crate::spec::Dtype;
 
 /// Whether words may be coloured.
@@ -117,7 +117,22 @@ pub(super) fn summary(file: &Path, report: &Report, style: Style) -> String {
         let _ = writeln!(text, "not judged: {} ({})", left.kernel, left.why);
     }
     text.push_str(&last_line(report, style));
+    for line in times(report) {
+        let _ = write!(text, "\n{line}");
+    }
     text
+}
+
+/// A line for each time, then for each that is missing; the same is told once.
+fn times(report: &Report) -> Vec<String> {
+    let published = report.all_published().map(timing::text::line);
+    let mut lines: Vec<String> = Vec::new();
+    for line in published.chain(report.all_not_timed().map(timing::text::not_timed)) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 struct Group<'a> {
@@ -246,4 +261,27 @@ fn last_line(report: &Report, style: Style) -> String {
         parts.push("Triton interpreter on the CPU, no time measured".to_owned());
     }
     parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::timing::samples::timing;
+    use crate::judge::timing::{NoTiming, NoTimingCode};
+
+    #[test]
+    fn times_stand_below_the_verdict_and_each_is_told_once() {
+        let mut report = Report::ended_at_once(Finding::plain(Code::WeakTolerance, "zeros would pass"));
+        report.timings = vec![timing()];
+        let missing = NoTiming::new(None, NoTimingCode::GpuBusy, "another check holds the GPU");
+        report.not_timed = vec![missing.clone(), missing];
+        let text = summary(Path::new("/k.py"), &report, Style { color: false });
+        let lines: Vec<&str> = text.lines().rev().take(3).collect();
+        assert!(lines[2].starts_with("✓ passed"), "{text}");
+        assert!(lines[1].starts_with("softmax: 1.83× torch (412 ± 3 µs"), "{text}");
+        assert_eq!(lines[0], "not timed: another check holds the GPU");
+
+        report.verdict = Verdict::Wrong;
+        assert!(!summary(Path::new("/k.py"), &report, Style { color: false }).contains("torch"));
+    }
 }

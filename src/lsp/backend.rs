@@ -88,6 +88,10 @@ impl LanguageServer for Backend {
         self.ask(|reply| Request::Hover(params, reply)).await
     }
 
+    async fn inlay_hint(&self, params: InlayHintParams) -> jsonrpc::Result<Option<Vec<InlayHint>>> {
+        self.ask(|reply| Request::InlayHint(params, reply)).await
+    }
+
     async fn code_action(&self, params: CodeActionParams) -> jsonrpc::Result<Option<CodeActionResponse>> {
         self.ask(|reply| Request::CodeAction(params, reply)).await
     }

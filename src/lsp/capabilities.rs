@@ -11,6 +11,7 @@ pub(crate) struct ClientProfile {
     pub(crate) encoding: PositionEncoding,
     pub(crate) progress: bool,
     pub(crate) lens_refresh: bool,
+    pub(crate) hint_refresh: bool,
     pub(crate) related_information: bool,
     /// Code actions as literals; otherwise only commands may be returned.
     pub(crate) code_action_literals: bool,
@@ -34,6 +35,9 @@ impl ClientProfile {
             progress: window.and_then(|window| window.work_done_progress).unwrap_or(false),
             lens_refresh: workspace
                 .and_then(|workspace| workspace.code_lens.as_ref()?.refresh_support)
+                .unwrap_or(false),
+            hint_refresh: workspace
+                .and_then(|workspace| workspace.inlay_hint.as_ref()?.refresh_support)
                 .unwrap_or(false),
             related_information: documents
                 .and_then(|documents| documents.publish_diagnostics.as_ref()?.related_information)
@@ -87,6 +91,7 @@ pub(crate) fn server(client: &ClientProfile) -> ServerCapabilities {
         })),
         hover_provider: Some(HoverProviderCapability::Simple(true)),
         code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
+        inlay_hint_provider: Some(OneOf::Left(true)),
         code_action_provider: Some(if client.code_action_literals {
             CodeActionProviderCapability::Options(CodeActionOptions {
                 code_action_kinds: Some(vec![

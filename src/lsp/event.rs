@@ -42,6 +42,7 @@ pub(crate) enum Request {
     Shutdown(Reply<()>),
     CodeLens(CodeLensParams, Reply<Option<Vec<CodeLens>>>),
     Hover(HoverParams, Reply<Option<Hover>>),
+    InlayHint(InlayHintParams, Reply<Option<Vec<InlayHint>>>),
     CodeAction(CodeActionParams, Reply<Option<CodeActionResponse>>),
     ExecuteCommand(ExecuteCommandParams, Reply<Option<LSPAny>>),
 }
@@ -60,6 +61,7 @@ impl Event {
             Self::Request(Request::Shutdown(_)) => "shutdown",
             Self::Request(Request::CodeLens(..)) => "textDocument/codeLens",
             Self::Request(Request::Hover(..)) => "textDocument/hover",
+            Self::Request(Request::InlayHint(..)) => "textDocument/inlayHint",
             Self::Request(Request::CodeAction(..)) => "textDocument/codeAction",
             Self::Request(Request::ExecuteCommand(..)) => "workspace/executeCommand",
             Self::Run { .. } => "run",

@@ -138,6 +138,11 @@ impl FileState {
         }
     }
 
+    /// The last check published a time.
+    pub(crate) fn has_times(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.report.all_published().next().is_some())
+    }
+
     /// Ends the run of this file with a verdict on the text it was started with.
     pub(crate) fn conclude(&mut self, report: Report) {
         let Some(run) = self.run.take() else { return };

@@ -73,6 +73,8 @@ pub(crate) struct GlobalState {
     pub(crate) active: Option<ActiveRun>,
     pub(crate) next_generation: u64,
     pub(crate) refresh: LensRefresh,
+    /// The same for hints, which only times change.
+    pub(crate) hint_refresh: LensRefresh,
     /// Files whose diagnostics may have changed in this turn.
     pub(crate) touched: BTreeSet<Uri>,
     status: Option<ServerStatusParams>,
@@ -97,6 +99,7 @@ impl GlobalState {
             active: None,
             next_generation: 1,
             refresh: LensRefresh::default(),
+            hint_refresh: LensRefresh::default(),
             touched: BTreeSet::new(),
             status: None,
             initialized: false,
@@ -117,13 +120,15 @@ impl GlobalState {
                 self.on_progress_created(generation, accepted);
             }
             ClientAnswer::LensesRefreshed => self.refresh.answered(),
+            ClientAnswer::HintsRefreshed => self.hint_refresh.answered(),
         }
     }
 
     /// When [`Self::settle`] must run next, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let refresh = self.refresh.deadline().filter(|_| self.client.lens_refresh);
-        [self.scheduler.deadline(), self.progress_deadline(), refresh].into_iter().flatten().min()
+        let hints = self.hint_refresh.deadline().filter(|_| self.client.hint_refresh);
+        [self.scheduler.deadline(), self.progress_deadline(), refresh, hints].into_iter().flatten().min()
     }
 
     /// The end of a turn: what is due is done, what changed is told.
@@ -139,6 +144,9 @@ impl GlobalState {
         // After the diagnostics, so that the lenses the client fetches agree with them.
         if self.client.lens_refresh && self.refresh.tick(now) {
             self.context.outbox.request(ClientRequest::RefreshLenses);
+        }
+        if self.client.hint_refresh && self.hint_refresh.tick(now) {
+            self.context.outbox.request(ClientRequest::RefreshHints);
         }
     }
 

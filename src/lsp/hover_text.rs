@@ -6,7 +6,7 @@ use super::file_state::FileState;
 use super::kernels::KernelAnchor;
 use super::lens::{plural, verdict};
 use super::numbers::show;
-use crate::judge::{CaseRecord, Finding, Report, Verdict};
+use crate::judge::{CaseRecord, Finding, Report, Timing, Verdict, timing};
 use crate::runner::protocol::Sample;
 
 /// Rows of the table; cases that did not pass come first.
@@ -33,6 +33,8 @@ pub(crate) fn hover_text(file: &FileState, kernel: &KernelAnchor) -> Option<Stri
         for not_run in &part.not_run {
             let _ = writeln!(text, "\nNot run: {}: {}", not_run.what, not_run.why);
         }
+        let timings: Vec<Timing> = part.published().cloned().collect();
+        text.push_str(&timing::text::long(&timings, &part.not_timed));
         let _ = writeln!(text, "\n{}", provenance(part));
     }
     Some(text)

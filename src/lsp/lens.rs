@@ -3,6 +3,7 @@
 use super::file_state::{FileState, Phase};
 use super::findings::is_of_environment;
 use super::kernels::KernelAnchor;
+use crate::judge::timing::{NoTimingCode, text};
 use crate::judge::{CaseRecord, Code, Finding, Report, Verdict};
 use crate::spec::Dtype;
 
@@ -148,8 +149,18 @@ fn passed(judged: &[&Report], kernel: &str) -> String {
     if not_run > 0 {
         parts.push(format!("{not_run} not run"));
     }
+    parts.extend(time(judged));
     let mark = if against_head { "" } else { "✓ " };
     format!("{mark}{}", parts.join(" · "))
+}
+
+/// The first time of what was judged; without one, that there is no GPU when that is why.
+fn time(judged: &[&Report]) -> Option<String> {
+    let mut missing = judged.iter().flat_map(|part| &part.not_timed);
+    let first = judged.iter().flat_map(|part| part.published()).next();
+    first
+        .map(text::title)
+        .or_else(|| missing.find(|missing| missing.code == NoTimingCode::NoGpu).map(text::not_timed))
 }
 
 pub(crate) fn plural(count: usize, noun: &str) -> String {

@@ -12,7 +12,7 @@ use super::event::{Event, EventReceiver, Notification, Reply, Request};
 use super::global_state::{Context, GlobalState, Snapshot};
 use super::handlers::{
     code_action, code_lens, did_change, did_close, did_open, did_save, execute_command, hover, initialize,
-    initialized, shutdown, work_done_progress_cancel,
+    initialized, inlay_hint, shutdown, work_done_progress_cancel,
 };
 use super::runs::panic_words;
 
@@ -121,6 +121,10 @@ fn answer(state: &mut GlobalState, request: Request) {
         Request::Hover(params, reply) => {
             let uri = params.text_document_position_params.text_document.uri.clone();
             read(state, &uri, reply, move |snapshot| hover::hover(snapshot, &params));
+        }
+        Request::InlayHint(params, reply) => {
+            let uri = params.text_document.uri.clone();
+            read(state, &uri, reply, move |snapshot| inlay_hint::inlay_hint(snapshot, &params));
         }
         Request::CodeAction(params, reply) => {
             let uri = params.text_document.uri.clone();

@@ -24,11 +24,13 @@ pub(crate) enum Outgoing {
 pub(crate) enum ClientRequest {
     CreateProgress { generation: u64, token: ProgressToken },
     RefreshLenses,
+    RefreshHints,
 }
 
 pub(crate) enum ClientAnswer {
     ProgressCreated { generation: u64, accepted: bool },
     LensesRefreshed,
+    HintsRefreshed,
 }
 
 /// Puts messages in; never blocks.
@@ -83,6 +85,12 @@ async fn ask(client: Client, request: ClientRequest, events: EventSender) {
                 tracing::warn!("the client did not answer workspace/codeLens/refresh");
             }
             ClientAnswer::LensesRefreshed
+        }
+        ClientRequest::RefreshHints => {
+            if tokio::time::timeout(ANSWER_LIMIT, client.inlay_hint_refresh()).await.is_err() {
+                tracing::warn!("the client did not answer workspace/inlayHint/refresh");
+            }
+            ClientAnswer::HintsRefreshed
         }
     };
     // Fails only when the main loop has ended.

@@ -317,7 +317,11 @@ impl GlobalState {
             file.run = None;
             file.cancelled = true;
         } else {
+            let had_times = file.has_times();
             file.conclude(report);
+            if had_times || file.has_times() {
+                self.hint_refresh.want(Instant::now());
+            }
         }
         self.touched.insert(job.uri.clone());
         self.refresh.want(Instant::now());

@@ -16,3 +16,4 @@ mod lifecycle;
 mod progress;
 mod stubborn_clients;
 mod sync;
+mod times;

@@ -192,7 +192,7 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoTiming {
     /// `None` when nothing of the file was timed.
-    pub subject: Option<Subject>,
+    pub subject: Option<Box<Subject>>,
     pub code: NoTimingCode,
     /// One or two sentences.
     pub why: String,
@@ -245,7 +245,7 @@ impl NoTimingCode {
 
 impl NoTiming {
     pub fn new(subject: Option<Subject>, code: NoTimingCode, why: impl Into<String>) -> Self {
-        Self { subject, code, why: why.into() }
+        Self { subject: subject.map(Box::new), code, why: why.into() }
     }
 }
 

@@ -85,15 +85,18 @@ fn headline(timing: &Timing) -> (Option<String>, Option<String>) {
 }
 
 /// `91 % of a copy of these bytes`, `71 % of the float16 peak`, `host-bound`.
-fn what_holds_it_down(timing: &Timing) -> Option<String> {
-    if timing.is_host_bound {
-        return Some("host-bound".to_owned());
+fn what_holds_it_down(timing: &Timing) -> Vec<String> {
+    let host = "host-bound".to_owned();
+    // The time is the host's and says nothing of the GPU.
+    if timing.is_host_bound && !timing.is_of_graph() {
+        return vec![host];
     }
-    match (&timing.roofline, &timing.share_of_copy) {
+    let share = match (&timing.roofline, &timing.share_of_copy) {
         (Some(roofline), _) => Some(format!("{} of {}", percent(roofline.share.median), roofline.limit)),
         (None, Some(share)) => Some(format!("{} of a copy of these bytes", percent(share.median))),
         (None, None) => None,
-    }
+    };
+    share.into_iter().chain(timing.is_host_bound.then(|| format!("{host} without a graph"))).collect()
 }
 
 /// The long text of a hover, in Markdown: every time with its interval, the roofline by shape, what it rests on, and
@@ -215,12 +218,15 @@ fn write_notes(text: &mut String, timings: &[Timing]) {
         let label = timing.subject.label();
         let own = |sentence: String| if label.is_empty() { sentence } else { format!("{label}: {sentence}") };
         let mut of_timing: Vec<String> = timing.changes.iter().map(|found| own(long_change(found))).collect();
-        if let (Some(baseline), Some(why)) = (&timing.baseline, &timing.baseline_failed) {
+        if let Some(why) = &timing.baseline_failed {
+            let baseline = timing.baseline.as_deref().unwrap_or("a baseline");
             of_timing.push(own(format!("no time of {baseline}: {}", one_line(why))));
         }
         if timing.is_host_bound {
             let host = time(timing.host_us);
-            of_timing.push(own(format!("the GPU waits for the host, where a call takes {host}")));
+            let when =
+                if timing.is_of_graph() { "without a graph the GPU would wait" } else { "the GPU waits" };
+            of_timing.push(own(format!("{when} for the host, where a call takes {host}")));
         }
         if !timing.graph_refused.is_empty() {
             of_timing.push(own(format!("not replayed as a CUDA graph: {}", one_line(&timing.graph_refused))));

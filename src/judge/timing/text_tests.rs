@@ -45,6 +45,7 @@ fn titles() {
         with(slower),
         with(same),
         with(|timing| timing.is_host_bound = true),
+        with(|timing| (timing.is_host_bound, timing.method) = (true, TimingMethod::Graph)),
         with(|timing| timing.speedup = None),
         with(|timing| (timing.roofline, timing.share_of_copy) = (None, None)),
         with(|timing| timing.roofline = None),

@@ -11,5 +11,6 @@ pub(crate) mod execute_command;
 pub(crate) mod hover;
 pub(crate) mod initialize;
 pub(crate) mod initialized;
+pub(crate) mod inlay_hint;
 pub(crate) mod shutdown;
 pub(crate) mod work_done_progress_cancel;

@@ -7,7 +7,7 @@ mod reports;
 pub(crate) use client::{Builder, Server};
 pub(crate) use fake_checker::Call;
 pub(crate) use reports::{
-    case, could_not_run, failing, finding, launched, mismatch, passed_report, place, report_of,
+    case, could_not_run, failing, finding, launched, mismatch, passed_report, place, report_of, timing,
 };
 
 /// A file with one launched kernel, as both ends see it.

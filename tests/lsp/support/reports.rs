@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use warpsmith::judge::timing::{
+    Bound, Estimate, Gpu, Latency, Roofline, Speedup, Subject, TimingMethod, Versions,
+};
 use warpsmith::judge::{
-    BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Timeline, Verdict,
+    BadElement, Case, CaseRecord, Code, Coverage, Finding, Provenance, Report, Stage, Timeline, Timing,
+    Verdict,
 };
 use warpsmith::oracle::OracleLabel;
 use warpsmith::runner::protocol::{Launch, Number, OutputErrors, Place, Sample, ToleranceTerms};
@@ -149,4 +153,56 @@ pub(crate) fn passed_report() -> Report {
 pub(crate) fn could_not_run(code: Code, message: &str) -> Report {
     let finding = Finding { kernel: None, ..finding(code, None, message) };
     Report { findings: vec![finding], oracle: None, ..report_of(Vec::new()) }
+}
+
+/// A made-up time of `copy`, 1.83 times as fast as torch.
+pub(crate) fn timing() -> Timing {
+    let estimate = |median: f64, half: f64| Estimate { median, low: median - half, high: median + half };
+    let share = estimate(0.91, 0.01);
+    Timing {
+        subject: Subject {
+            entry: "copy".to_owned(),
+            definition: "copy".to_owned(),
+            axes: [("N".to_owned(), 16_777_216)].into(),
+            dtype: Some(Dtype::Float16),
+            shape: "16777216".to_owned(),
+        },
+        baseline: Some("torch".to_owned()),
+        baseline_failed: None,
+        n: 30,
+        latency: Latency { cold_us: estimate(41.2, 0.3), warm_us: Some(estimate(30.1, 0.2)) },
+        baseline_latency: Some(Latency { cold_us: estimate(75.4, 0.4), warm_us: None }),
+        speedup: Some(Speedup { cold: estimate(1.83, 0.02), warm: None }),
+        method: TimingMethod::Graph,
+        host_us: 21.0,
+        is_host_bound: false,
+        graph_refused: String::new(),
+        claim_error: 0.01,
+        spread: 0.02,
+        gpu: Gpu { name: "NVIDIA H200".to_owned(), uuid: "GPU-1".to_owned() },
+        versions: Versions {
+            driver: Some("580.82.07".to_owned()),
+            cuda: Some("13.0".to_owned()),
+            torch: Some("2.11.0".to_owned()),
+            triton: Some("3.6.0".to_owned()),
+        },
+        is_disturbed: false,
+        conditions: vec!["The clock was at 1,980 MHz throughout.".to_owned()],
+        bytes: Some(67_108_864),
+        flops: None,
+        share_of_copy: Some(share),
+        roofline: Some(Roofline {
+            intensity: 0.25,
+            ridge: 312.0,
+            bound: Bound::Memory,
+            limit: "a copy of these bytes".to_owned(),
+            limit_us: 37.5,
+            share,
+        }),
+        taken_at_s: 1_796_000_000,
+        source_hash: String::new(),
+        code_hash: "c0de".to_owned(),
+        commit: None,
+        changes: Vec::new(),
+    }
 }
