@@ -50,7 +50,8 @@ def _rotate(
     PAIRS: tl.constexpr,
 ):
     program = tl.program_id(0).to(tl.int64)
-    pair = program % pair_tiles * PAIRS + tl.arange(0, PAIRS)[None, :]
+    first_pair = program % pair_tiles * PAIRS
+    pair = first_pair + tl.arange(0, PAIRS)[None, :]
     program = program // pair_tiles
     position = program % position_tiles * POSITIONS + tl.arange(0, POSITIONS)[:, None]
     program = program // position_tiles
@@ -62,16 +63,18 @@ def _rotate(
     s = tl.load(sin + position * sin_position_stride + pair * sin_pair_stride, mask=inside, other=0.0)
     c, s = c.to(tl.float32), s.to(tl.float32)
 
-    element = 2 * pair[:, :, None] + tl.arange(0, 2)[None, None, :]
-    inside_pairs = inside[:, :, None] & (element >= 0)
-    x_tile = x + batch * batch_stride + position[:, :, None] * position_stride + element * element_stride
-    y_tile = y + (batch * heads * positions + position[:, :, None]) * (2 * pairs) + element
-    for head in range(first_head, tl.minimum(first_head + HEADS, heads)):
-        values = tl.load(x_tile + head * head_stride, mask=inside_pairs, other=0.0).to(tl.float32)
-        even, odd = tl.split(values)
+    element = first_pair * 2 + tl.arange(0, 2 * PAIRS)[None, :]
+    inside_pairs = (position < positions) & (element < 2 * pairs)
+    x_tile = x + batch * batch_stride + position * position_stride + element * element_stride
+    y_tile = y + (batch * heads * positions + position) * (2 * pairs) + element
+    for offset in tl.static_range(HEADS):
+        head = first_head + offset
+        inside_head = inside_pairs & (head < heads)
+        values = tl.load(x_tile + head * head_stride, mask=inside_head, other=0.0).to(tl.float32)
+        even, odd = tl.split(tl.reshape(values, (POSITIONS, PAIRS, 2)))
         turned = tl.join(even * c - odd * s, even * s + odd * c)
-        where = y_tile + head * positions * (2 * pairs)
-        tl.store(where, turned.to(y.dtype.element_ty), mask=inside_pairs)
+        turned = tl.reshape(turned, (POSITIONS, 2 * PAIRS)).to(y.dtype.element_ty)
+        tl.store(y_tile + head * positions * (2 * pairs), turned, mask=inside_head)
 
 
 def kernel_fn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
