@@ -56,8 +56,8 @@ def _step(
     """Adds one tile of keys and values to the running softmax of a tile of queries."""
     position = start + key
     inside = position < positions
-    k_position = k_tile + position[None, :] * k_position_stride
-    v_position = v_tile + position[:, None] * v_position_stride
+    k_position = k_tile + position[None, :].to(tl.int64) * k_position_stride
+    v_position = v_tile + position[:, None].to(tl.int64) * v_position_stride
     if MASKED:
         k = tl.load(k_position, mask=inside_head[:, None] & inside[None, :], other=0.0)
         v = tl.load(v_position, mask=inside[:, None] & inside_head[None, :], other=0.0)
@@ -115,19 +115,20 @@ def _attention_tile(
     ELEMENTS: tl.constexpr,
     WHOLE_HEAD: tl.constexpr,
 ):
-    program = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0)
     tiles = tl.cdiv(positions, QUERIES)
     first = (tiles - 1 - program % tiles) * QUERIES
-    head = program // tiles % heads
-    batch = program // tiles // heads
+    head = (program // tiles % heads).to(tl.int64)
+    batch = (program // tiles // heads).to(tl.int64)
 
+    # Positions are 32 bits, which spares registers; where they become offsets they are widened.
     row = first + tl.arange(0, QUERIES)
-    key = tl.arange(0, KEYS).to(tl.int64)
+    key = tl.arange(0, KEYS)
     element = tl.arange(0, ELEMENTS).to(tl.int64)
     inside_head = element < head_dim
     inside_tile = (row[:, None] < positions) & inside_head[None, :]
     q_base = Q + batch * q_batch_stride + head * q_head_stride
-    q_tile = q_base + row[:, None] * q_position_stride + element[None, :] * q_element_stride
+    q_tile = q_base + row[:, None].to(tl.int64) * q_position_stride + element[None, :] * q_element_stride
     k_tile = K + batch * k_batch_stride + head * k_head_stride + element[:, None] * k_element_stride
     v_tile = V + batch * v_batch_stride + head * v_head_stride + element[None, :] * v_element_stride
 

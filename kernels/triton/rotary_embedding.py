@@ -49,14 +49,14 @@ def _rotate(
     POSITIONS: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
-    program = tl.program_id(0).to(tl.int64)
-    first_pair = program % pair_tiles * PAIRS
+    program = tl.program_id(0)
+    first_pair = (program % pair_tiles).to(tl.int64) * PAIRS
     pair = first_pair + tl.arange(0, PAIRS)[None, :]
     program = program // pair_tiles
-    position = program % position_tiles * POSITIONS + tl.arange(0, POSITIONS)[:, None]
+    position = (program % position_tiles).to(tl.int64) * POSITIONS + tl.arange(0, POSITIONS)[:, None]
     program = program // position_tiles
-    first_head = program % head_groups * HEADS
-    batch = program // head_groups
+    first_head = (program % head_groups).to(tl.int64) * HEADS
+    batch = (program // head_groups).to(tl.int64)
 
     inside = (position < positions) & (pair < pairs)
     c = tl.load(cos + position * cos_position_stride + pair * cos_pair_stride, mask=inside, other=0.0)

@@ -27,6 +27,8 @@ KERNEL_TYPE = "softmax"
 
 _LONGEST_IN_REGISTERS = 16_384
 _ELEMENTS_A_PROGRAM = 2_048
+# Four loads of 16 bytes for each lane, in half precision, are under way at once.
+_ELEMENTS_A_WARP = 1_024
 _UNIT_BYTES = 16
 _UNITS_A_STEP = 1_024
 _WARPS_OF_LONG_ROW = 16
@@ -127,7 +129,7 @@ def kernel_fn(x: torch.Tensor) -> torch.Tensor:
         return y
     block = triton.next_power_of_2(columns)
     rows_a_program = max(1, min(_ELEMENTS_A_PROGRAM // block, triton.next_power_of_2(rows)))
-    num_warps = 4 if block <= 2_048 else 8 if block <= 8_192 else 16
+    num_warps = min(16, max(4, rows_a_program * block // _ELEMENTS_A_WARP))
     _softmax_rows[(triton.cdiv(rows, rows_a_program),)](
         matrix,
         y,
