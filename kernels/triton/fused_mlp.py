@@ -169,17 +169,14 @@ def _clipped(size: int, largest: int) -> int:
 def _launch_shape(rows: int, columns: int, depth: int, tiles: Sequence[tuple[int, ...]]) -> tuple[int, dict]:
     """Number of programs, and tile, warps and stages, for a product of these sizes."""
     for tile_m, tile_n, tile_k, num_warps, num_stages in tiles:
-        tile = {
-            "TILE_M": _clipped(rows, tile_m),
-            "TILE_N": _clipped(columns, tile_n),
-            "TILE_K": _clipped(depth, tile_k),
-        }
-        programs = triton.cdiv(rows, tile["TILE_M"]) * triton.cdiv(columns, tile["TILE_N"])
+        tile = _clipped(rows, tile_m), _clipped(columns, tile_n), _clipped(depth, tile_k)
+        shape = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_K": tile[2]}
+        shape |= {"num_warps": num_warps, "num_stages": num_stages}
+        programs = triton.cdiv(rows, tile[0]) * triton.cdiv(columns, tile[1])
         if programs >= _WANTED_PROGRAMS:
             break
-    lengths = zip((rows, columns, depth), tile.values(), strict=True)
-    whole = all(length % part == 0 for length, part in lengths)
-    return programs, tile | {"WHOLE": whole, "num_warps": num_warps, "num_stages": num_stages}
+    whole = all(length % part == 0 for length, part in zip((rows, columns, depth), tile, strict=True))
+    return programs, shape | {"WHOLE": whole}
 
 
 def kernel_fn(

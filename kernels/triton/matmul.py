@@ -93,9 +93,9 @@ def _clipped(size: int, largest: int) -> int:
 def _tile(M: int, N: int, K: int, dtype: torch.dtype) -> tuple[int, int, int, int, int]:
     """Rows, columns and depth of a tile, warps and stages for a product of these sizes."""
     tiles = _TILES_OF_FEW_ROWS if M <= _FEW_ROWS else _TILES
-    for rows, columns, depth, num_warps, num_stages in (
-        _TILES_OF_FLOAT32 if dtype == torch.float32 else tiles
-    ):
+    if dtype == torch.float32:
+        tiles = _TILES_OF_FLOAT32
+    for rows, columns, depth, num_warps, num_stages in tiles:
         chosen = _clipped(M, rows), _clipped(N, columns), _clipped(K, depth), num_warps, num_stages
         if triton.cdiv(M, chosen[0]) * triton.cdiv(N, chosen[1]) >= _WANTED_PROGRAMS:
             break

@@ -133,6 +133,8 @@ def compile_beforehand(
     Returns what each job returned: None, or why it failed; those that were not finished in time say so. Must
     be called before this process has used CUDA.
     """
+    import triton  # noqa: F401 — once, not in every process
+
     unfinished = f"not compiled within {timeout_s:.0f} s"
     results: list[str | None] = [unfinished] * len(items)
     end = time.monotonic() + timeout_s
