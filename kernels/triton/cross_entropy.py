@@ -1,9 +1,11 @@
 """Cross entropy: the mean over rows of log(sum(exp(logits))) - logits[target].
 
 Algorithm: one pass over the logits. Rows of up to 4,096 classes are held in registers, short ones share a
-program; longer rows are read in chunks with a running maximum and a sum that is rescaled whenever the
-maximum grows (online softmax). Neither probabilities nor their logarithms are ever stored: a row leaves
-behind one float32. A second launch adds those up and divides, always in the same order.
+program. A longer row is taken as whole units of 16 bytes between two ragged ends of less than a unit each,
+because it begins anywhere: units are moved by one instruction, whatever the number of classes. Every lane
+keeps a maximum and a sum of its own, rescaled whenever the maximum grows (online softmax); lanes meet once,
+at the end of the row. Neither probabilities nor their logarithms are ever stored: a row leaves behind one
+float32. A second launch adds those up and divides, always in the same order.
 
 Must move: rows * classes * itemsize bytes (one read) and 8 bytes of target a row; 4 bytes a row in between.
 About 4 flops an element, so memory bandwidth is the only limit that matters.
@@ -22,7 +24,11 @@ KERNEL_TYPE = "cross_entropy"
 
 _LONGEST_IN_REGISTERS = 4_096
 _ELEMENTS_A_PROGRAM = 2_048
-_CHUNK = 4_096
+_UNIT_BYTES = 16
+_UNITS_A_STEP = 1_024
+_WARPS_OF_LONG_ROW = 8
+# Below every finite float32: a maximum of nothing from which -inf can still be subtracted.
+_LOWEST = tl.constexpr(-3.4028234663852886e38)
 _MEAN_LANES = 1_024
 
 
@@ -70,23 +76,44 @@ def _loss_of_long_row(
     row_stride,
     class_stride,
     target_stride,
-    CHUNK: tl.constexpr,
+    DENSE: tl.constexpr,
+    UNITS: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    lane = tl.arange(0, CHUNK).to(tl.int64)
-    largest = tl.full((), float("-inf"), tl.float32)
-    total = tl.zeros((), tl.float32)
-    for start in range(0, classes, CHUNK):
-        column = start + lane
-        where = logits + row * row_stride + column * class_stride
-        values = tl.load(where, mask=column < classes, other=float("-inf")).to(tl.float32)
-        grown = tl.maximum(largest, tl.max(values, axis=0))
-        # A chunk of nothing but -inf must not turn the sum into NaN: inf - inf.
-        shift = tl.where(grown == float("-inf"), 0.0, grown)
-        total = total * tl.exp(largest - shift) + tl.sum(tl.exp(values - shift), axis=0)
+    start = row * classes
+    # Written so that the compiler sees a multiple of WIDTH: elements before the row's first whole unit.
+    before = tl.cdiv(start, WIDTH) * WIDTH
+    head = before - start
+    units = (classes - head) // WIDTH
+    row_logits = logits + row * row_stride
+    unit_logits = logits + before if DENSE else row_logits + head * class_stride
+    lane = tl.arange(0, UNITS).to(tl.int64)
+    within = tl.arange(0, WIDTH).to(tl.int64)[None, :]
+
+    # The ragged ends: what is left of the first whole unit and right of the last one.
+    end = tl.arange(0, 2 * WIDTH).to(tl.int64)
+    at_end = tl.where(end < WIDTH, end, head + (units - 1) * WIDTH + end)
+    inside_end = tl.where(end < WIDTH, end < head, at_end < classes)
+    at_ends = row_logits + at_end * class_stride
+    ends = tl.load(at_ends, mask=inside_end, other=float("-inf")).to(tl.float32)
+
+    largest = tl.full((UNITS,), _LOWEST, tl.float32)
+    total = tl.zeros((UNITS,), tl.float32)
+    for first in range(0, units, UNITS):
+        unit = (first + lane)[:, None]
+        where = unit_logits + (unit * WIDTH + within) * class_stride
+        values = tl.load(where, mask=unit < units, other=float("-inf")).to(tl.float32)
+        grown = tl.maximum(largest, tl.max(values, axis=1))
+        weights = tl.exp(values - grown[:, None])
+        total = total * tl.exp(largest - grown) + tl.sum(weights, axis=1)
         largest = grown
+
+    row_largest = tl.maximum(tl.max(largest, axis=0), tl.max(ends, axis=0))
+    row_total = tl.sum(total * tl.exp(largest - row_largest), axis=0)
+    row_total += tl.sum(tl.exp(ends - row_largest), axis=0)
     hit = _target_logit(logits, targets, row, rows, classes, row_stride, class_stride, target_stride)
-    tl.store(losses + row, tl.log(total) + (largest - hit))
+    tl.store(losses + row, tl.log(row_total) + (row_largest - hit))
 
 
 @triton.jit
@@ -107,7 +134,16 @@ def kernel_fn(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     strides = (logits.stride(0), logits.stride(1), targets.stride(0))
     if classes > _LONGEST_IN_REGISTERS and rows:
         _loss_of_long_row[(rows,)](
-            logits, targets, losses, rows, classes, *strides, CHUNK=_CHUNK, num_warps=8
+            logits,
+            targets,
+            losses,
+            rows,
+            classes,
+            *strides,
+            DENSE=logits.is_contiguous(),
+            UNITS=_UNITS_A_STEP,
+            WIDTH=_UNIT_BYTES // logits.element_size(),
+            num_warps=_WARPS_OF_LONG_ROW,
         )
     elif rows:
         block = triton.next_power_of_2(max(classes, 1))

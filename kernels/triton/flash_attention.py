@@ -2,9 +2,10 @@
 
 Algorithm: a program owns a tile of queries and walks over tiles of keys and values with a running maximum,
 a running sum and an accumulator, both rescaled when the maximum grows (online softmax, as in
-FlashAttention). Scores are kept in base 2, so that the exponential is one instruction and the scale costs
-nothing. With a causal mask, tiles of keys behind the queries need no mask, the ones on the diagonal are
-masked, and those ahead are never read; programs start with the last queries, which have the most to do.
+FlashAttention). Scores are kept in base 2, so that the exponential is one instruction and the scale is part
+of the subtraction before it. Only tiles of keys on the diagonal of a causal mask or at the end of the
+sequence are masked, and those ahead of a causal mask are never read; programs start with the last queries,
+which have the most to do.
 Probabilities are rounded to the dtype of V for the second product; everything else is float32.
 
 Must move: 4 * batch * heads * seq * head_dim * itemsize bytes (keys and values are read again by each tile
@@ -26,6 +27,10 @@ import triton.language as tl
 KERNEL_TYPE = "flash_attention"
 
 _LONGEST_HEAD = 256
+# By the longest head: queries and keys of a tile, warps, stages of the pipeline.
+_TILES = {64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (64, 64, 8, 2)}
+# IEEE float32 products run outside the tensor cores and need more registers.
+_TILES_OF_FLOAT32 = {64: (64, 32, 4, 2), 256: (32, 16, 4, 2)}
 
 
 @triton.jit
@@ -44,26 +49,40 @@ def _step(
     output,
     k_position_stride,
     v_position_stride,
-    CAUSAL_MASK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    WHOLE_HEAD: tl.constexpr,
 ):
     """Adds one tile of keys and values to the running softmax of a tile of queries."""
     position = start + key
     inside = position < positions
-    k = tl.load(k_tile + position[None, :] * k_position_stride, mask=inside_head[:, None] & inside, other=0.0)
-    scores = tl.dot(q, k, input_precision="ieee") * scale_log2
-    allowed = inside[None, :]
-    if CAUSAL_MASK:
-        allowed = allowed & (position[None, :] <= row[:, None])
-    scores = tl.where(allowed, scores, float("-inf"))
-    grown = tl.maximum(largest, tl.max(scores, axis=1))
+    k_position = k_tile + position[None, :].to(tl.int64) * k_position_stride
+    v_position = v_tile + position[:, None].to(tl.int64) * v_position_stride
+    if MASKED:
+        k = tl.load(k_position, mask=inside_head[:, None] & inside[None, :], other=0.0)
+        v = tl.load(v_position, mask=inside[:, None] & inside_head[None, :], other=0.0)
+    elif WHOLE_HEAD:
+        k = tl.load(k_position)
+        v = tl.load(v_position)
+    else:
+        k = tl.load(k_position, mask=inside_head[:, None], other=0.0)
+        v = tl.load(v_position, mask=inside_head[None, :], other=0.0)
+    scores = tl.dot(q, k, input_precision="ieee")
+    if MASKED:
+        allowed = inside[None, :]
+        if CAUSAL:
+            allowed = allowed & (position[None, :] <= row[:, None])
+        # After the scale, which may be zero.
+        scores = tl.where(allowed, scores * scale_log2, float("-inf"))
+        grown = tl.maximum(largest, tl.max(scores, axis=1))
+    else:
+        grown = tl.maximum(largest, tl.max(scores, axis=1) * scale_log2)
+        scores = scores * scale_log2
     # Queries that have seen nothing but -inf must not become NaN here: inf - inf.
     shift = tl.where(grown == float("-inf"), 0.0, grown)
     weights = tl.exp2(scores - shift[:, None])
     fading = tl.exp2(largest - shift)
     total = total * fading + tl.sum(weights, axis=1)
-    v = tl.load(
-        v_tile + position[:, None] * v_position_stride, mask=inside[:, None] & inside_head[None, :], other=0.0
-    )
     output = tl.dot(weights.to(v.dtype), v, output * fading[:, None], input_precision="ieee")
     return grown, total, output
 
@@ -94,30 +113,36 @@ def _attention_tile(
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
     ELEMENTS: tl.constexpr,
+    WHOLE_HEAD: tl.constexpr,
 ):
-    program = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0)
     tiles = tl.cdiv(positions, QUERIES)
     first = (tiles - 1 - program % tiles) * QUERIES
-    head = program // tiles % heads
-    batch = program // tiles // heads
+    head = (program // tiles % heads).to(tl.int64)
+    batch = (program // tiles // heads).to(tl.int64)
 
+    # Positions are 32 bits, which spares registers; where they become offsets they are widened.
     row = first + tl.arange(0, QUERIES)
-    key = tl.arange(0, KEYS).to(tl.int64)
+    key = tl.arange(0, KEYS)
     element = tl.arange(0, ELEMENTS).to(tl.int64)
     inside_head = element < head_dim
     inside_tile = (row[:, None] < positions) & inside_head[None, :]
     q_base = Q + batch * q_batch_stride + head * q_head_stride
-    q_tile = q_base + row[:, None] * q_position_stride + element[None, :] * q_element_stride
+    q_tile = q_base + row[:, None].to(tl.int64) * q_position_stride + element[None, :] * q_element_stride
     k_tile = K + batch * k_batch_stride + head * k_head_stride + element[:, None] * k_element_stride
     v_tile = V + batch * v_batch_stride + head * v_head_stride + element[None, :] * v_element_stride
 
     q = tl.load(q_tile, mask=inside_tile, other=0.0)
+    # A negative scale turns the order of the scores around; the same scores come from -q, exactly.
+    q = tl.where(scale_log2 < 0, -q, q)
+    scale_log2 = tl.abs(scale_log2)
     largest = tl.full((QUERIES,), float("-inf"), tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
     output = tl.zeros((QUERIES, ELEMENTS), tl.float32)
-    # Keys before the diagonal tiles are seen by all queries of this tile.
-    diagonal = first // KEYS * KEYS if CAUSAL else positions
-    for start in range(0, diagonal, KEYS):
+    # Keys before the diagonal tiles are seen by all queries of this tile; only the last tile may end within.
+    unmasked = first // KEYS * KEYS if CAUSAL else positions // KEYS * KEYS
+    last = tl.minimum(first + QUERIES, positions) if CAUSAL else positions
+    for start in range(0, unmasked, KEYS):
         largest, total, output = _step(
             q,
             k_tile,
@@ -133,40 +158,40 @@ def _attention_tile(
             output,
             k_position_stride,
             v_position_stride,
-            CAUSAL_MASK=False,
+            CAUSAL=CAUSAL,
+            MASKED=False,
+            WHOLE_HEAD=WHOLE_HEAD,
         )
-    if CAUSAL:
-        for start in range(diagonal, tl.minimum(first + QUERIES, positions), KEYS):
-            largest, total, output = _step(
-                q,
-                k_tile,
-                v_tile,
-                start,
-                row,
-                key,
-                inside_head,
-                positions,
-                scale_log2,
-                largest,
-                total,
-                output,
-                k_position_stride,
-                v_position_stride,
-                CAUSAL_MASK=True,
-            )
+    for start in range(unmasked, last, KEYS):
+        largest, total, output = _step(
+            q,
+            k_tile,
+            v_tile,
+            start,
+            row,
+            key,
+            inside_head,
+            positions,
+            scale_log2,
+            largest,
+            total,
+            output,
+            k_position_stride,
+            v_position_stride,
+            CAUSAL=CAUSAL,
+            MASKED=True,
+            WHOLE_HEAD=WHOLE_HEAD,
+        )
 
     result = output / total[:, None]
     where = y + ((batch * heads + head) * positions + row[:, None]) * head_dim + element[None, :]
     tl.store(where, result.to(y.dtype.element_ty), mask=inside_tile)
 
 
-def _tiles(elements: int, wide: bool) -> tuple[int, int, int]:
-    """Queries and keys of a tile, and warps, for a head of so many elements."""
-    if wide:
-        return (64, 32, 4) if elements <= 64 else (32, 16, 4)
-    if elements <= 128:
-        return 128, 64, 4 if elements <= 64 else 8
-    return 64, 64, 8
+def _tiles(elements: int, dtype: torch.dtype) -> tuple[int, int, int, int]:
+    """Queries and keys of a tile, warps, and stages of the pipeline, for a head of so many elements."""
+    tiles = _TILES_OF_FLOAT32 if dtype == torch.float32 else _TILES
+    return next(tile for longest, tile in tiles.items() if elements <= longest)
 
 
 def kernel_fn(
@@ -186,7 +211,7 @@ def kernel_fn(
         return y
     scale = head_dim**-0.5 if sm_scale is None else sm_scale
     elements = max(16, triton.next_power_of_2(head_dim))
-    queries, keys, num_warps = _tiles(elements, Q.dtype == torch.float32)
+    queries, keys, num_warps, num_stages = _tiles(elements, Q.dtype)
     _attention_tile[(batch * heads * triton.cdiv(positions, queries),)](
         Q,
         K,
@@ -203,7 +228,8 @@ def kernel_fn(
         QUERIES=queries,
         KEYS=keys,
         ELEMENTS=elements,
+        WHOLE_HEAD=elements == head_dim,
         num_warps=num_warps,
-        num_stages=2,
+        num_stages=num_stages,
     )
     return y

@@ -11,10 +11,13 @@ itemsize, once in each direction; must compute 6 * rows * dim * hidden flops. Ma
 tensor cores, few (decoding) by reading the weights. float32 is multiplied as IEEE float32, not TF32.
 
 Why this shape: gate and up, three times the size of the hidden layer if stored apart, never leave the chip.
-Fusing the last product too would recompute the hidden layer for each tile of the output. 64-bit offsets.
+Fusing the last product too would recompute the hidden layer for each tile of the output. The tile is the
+largest of a short list that leaves about two programs for every multiprocessor. 64-bit offsets.
 
 Measured share of the limit: not measured yet on a GPU.
 """
+
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -23,6 +26,16 @@ import triton.language as tl
 KERNEL_TYPE = "fused_mlp"
 
 _GROUP = 8
+# Rows, columns and depth of a tile, warps, stages of the pipeline: the first that makes enough programs.
+_TILES = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4))
+# Two accumulators fill the registers that one of twice the width would.
+_TILES_OF_HIDDEN = ((128, 128, 64, 8, 3), (128, 64, 64, 8, 3), (64, 64, 64, 4, 4))
+_TILES_OF_FEW_ROWS = ((32, 32, 128, 4, 4),)
+# IEEE float32 products run outside the tensor cores and need more registers.
+_TILES_OF_FLOAT32 = ((64, 64, 32, 4, 3),)
+_TILES_OF_HIDDEN_FLOAT32 = ((64, 32, 32, 4, 3),)
+_WANTED_PROGRAMS = 256
+_FEW_ROWS = 32
 _ACTIVATIONS = ("silu", "gelu", "relu2")
 
 
@@ -70,6 +83,7 @@ def _hidden_tile(
     TILE_N: tl.constexpr,
     TILE_K: tl.constexpr,
     GROUP: tl.constexpr,
+    WHOLE: tl.constexpr,
     ACTIVATION: tl.constexpr,
 ):
     tile_m, tile_n = _tile_of_program(rows, hidden, TILE_M, TILE_N, GROUP)
@@ -85,12 +99,17 @@ def _hidden_tile(
     gate = tl.zeros((TILE_M, TILE_N), tl.float32)
     up = tl.zeros((TILE_M, TILE_N), tl.float32)
     for start in range(0, dim, TILE_K):
-        left = dim - start
-        x_values = tl.load(x_tile, mask=row_inside & (depth[None, :] < left), other=0.0)
-        weights_inside = column_inside & (depth[:, None] < left)
-        gate_values = tl.load(gate_tile, mask=weights_inside, other=0.0)
+        if WHOLE:
+            x_values = tl.load(x_tile)
+            gate_values = tl.load(gate_tile)
+            up_values = tl.load(up_tile)
+        else:
+            left = dim - start
+            x_values = tl.load(x_tile, mask=row_inside & (depth[None, :] < left), other=0.0)
+            weights_inside = column_inside & (depth[:, None] < left)
+            gate_values = tl.load(gate_tile, mask=weights_inside, other=0.0)
+            up_values = tl.load(up_tile, mask=weights_inside, other=0.0)
         gate = tl.dot(x_values, gate_values, gate, input_precision="ieee")
-        up_values = tl.load(up_tile, mask=weights_inside, other=0.0)
         up = tl.dot(x_values, up_values, up, input_precision="ieee")
         x_tile += TILE_K * x_column_stride
         gate_tile += TILE_K * gate_column_stride
@@ -115,6 +134,7 @@ def _down_tile(
     TILE_N: tl.constexpr,
     TILE_K: tl.constexpr,
     GROUP: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     tile_m, tile_n = _tile_of_program(rows, dim, TILE_M, TILE_N, GROUP)
     row = tile_m.to(tl.int64) * TILE_M + tl.arange(0, TILE_M)
@@ -127,9 +147,13 @@ def _down_tile(
 
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for start in range(0, hidden, TILE_K):
-        left = hidden - start
-        h_values = tl.load(h_tile, mask=row_inside & (depth[None, :] < left), other=0.0)
-        down_values = tl.load(down_tile, mask=column_inside & (depth[:, None] < left), other=0.0)
+        if WHOLE:
+            h_values = tl.load(h_tile)
+            down_values = tl.load(down_tile)
+        else:
+            left = hidden - start
+            h_values = tl.load(h_tile, mask=row_inside & (depth[None, :] < left), other=0.0)
+            down_values = tl.load(down_tile, mask=column_inside & (depth[:, None] < left), other=0.0)
         total = tl.dot(h_values, down_values, total, input_precision="ieee")
         h_tile += TILE_K
         down_tile += TILE_K * down_column_stride
@@ -138,8 +162,21 @@ def _down_tile(
     tl.store(where, total.to(y.dtype.element_ty), mask=row_inside & column_inside)
 
 
-def _tile(size: int, largest: int) -> int:
+def _clipped(size: int, largest: int) -> int:
     return min(largest, max(16, triton.next_power_of_2(size)))
+
+
+def _launch_shape(rows: int, columns: int, depth: int, tiles: Sequence[tuple[int, ...]]) -> tuple[int, dict]:
+    """Number of programs, and tile, warps and stages, for a product of these sizes."""
+    for tile_m, tile_n, tile_k, num_warps, num_stages in tiles:
+        tile = _clipped(rows, tile_m), _clipped(columns, tile_n), _clipped(depth, tile_k)
+        shape = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_K": tile[2]}
+        shape |= {"num_warps": num_warps, "num_stages": num_stages}
+        programs = triton.cdiv(rows, tile[0]) * triton.cdiv(columns, tile[1])
+        if programs >= _WANTED_PROGRAMS:
+            break
+    whole = all(length % part == 0 for length, part in zip((rows, columns, depth), tile, strict=True))
+    return programs, shape | {"WHOLE": whole}
 
 
 def kernel_fn(
@@ -159,14 +196,15 @@ def kernel_fn(
     matrix = x.reshape(-1, x.shape[-1])
     rows, dim = matrix.shape
     hidden = w_gate.shape[0]
-    wide = x.dtype == torch.float32
-    tile_m = _tile(rows, 64 if wide else 128)
-    tile_k = 32 if wide else 64
+    hidden_tiles, tiles = _TILES_OF_HIDDEN, _TILES
+    if x.dtype == torch.float32:
+        hidden_tiles, tiles = _TILES_OF_HIDDEN_FLOAT32, _TILES_OF_FLOAT32
+    elif rows <= _FEW_ROWS:
+        hidden_tiles = tiles = _TILES_OF_FEW_ROWS
     h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
     if hidden:
-        # Two accumulators fill the registers that one of twice the width would.
-        tile_n = _tile(hidden, 32 if wide else 64)
-        _hidden_tile[(triton.cdiv(rows, tile_m) * triton.cdiv(hidden, tile_n),)](
+        programs, shape = _launch_shape(rows, hidden, dim, hidden_tiles)
+        _hidden_tile[(programs,)](
             matrix,
             w_gate,
             w_up,
@@ -177,16 +215,12 @@ def kernel_fn(
             *matrix.stride(),
             *w_gate.stride(),
             *w_up.stride(),
-            TILE_M=tile_m,
-            TILE_N=tile_n,
-            TILE_K=_tile(dim, tile_k),
             GROUP=_GROUP,
             ACTIVATION=activation,
-            num_warps=8 if tile_m * tile_n >= 8_192 else 4,
-            num_stages=3,
+            **shape,
         )
-    tile_n = _tile(dim, 64 if wide else 128)
-    _down_tile[(triton.cdiv(rows, tile_m) * triton.cdiv(dim, tile_n),)](
+    programs, shape = _launch_shape(rows, dim, hidden, tiles)
+    _down_tile[(programs,)](
         h,
         w_down,
         y,
@@ -194,11 +228,7 @@ def kernel_fn(
         dim,
         hidden,
         *w_down.stride(),
-        TILE_M=tile_m,
-        TILE_N=tile_n,
-        TILE_K=_tile(hidden, tile_k),
         GROUP=_GROUP,
-        num_warps=8 if tile_m * tile_n >= 16_384 else 4,
-        num_stages=3,
+        **shape,
     )
     return y

@@ -23,6 +23,8 @@ KERNEL_TYPE = "layernorm"
 
 _LONGEST_IN_REGISTERS = 16_384
 _ELEMENTS_A_PROGRAM = 2_048
+# Four loads of 16 bytes for each lane, in half precision, are under way at once.
+_ELEMENTS_A_WARP = 1_024
 _CHUNK = 8_192
 
 
@@ -117,7 +119,7 @@ def kernel_fn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
         return y
     block = triton.next_power_of_2(columns)
     rows_a_program = max(1, min(_ELEMENTS_A_PROGRAM // block, triton.next_power_of_2(rows)))
-    num_warps = 4 if block <= 2_048 else 8 if block <= 8_192 else 16
+    num_warps = min(16, max(4, rows_a_program * block // _ELEMENTS_A_WARP))
     _layernorm_rows[(triton.cdiv(rows, rows_a_program),)](
         matrix,
         weight,

@@ -49,11 +49,11 @@ def _reduce_tile(
     DEPTH: tl.constexpr,
     MAXIMUM: tl.constexpr,
 ):
-    program = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0)
     tiles = tl.cdiv(kept, KEPT)
-    tile = program % tiles
-    part = program // tiles % parts
-    outer = program // tiles // parts
+    tile = (program % tiles).to(tl.int64)
+    part = (program // tiles % parts).to(tl.int64)
+    outer = (program // tiles // parts).to(tl.int64)
     column = tile * KEPT + tl.arange(0, KEPT)
     first = part * part_depth
     last = tl.minimum(first + part_depth, depth)

@@ -2,14 +2,19 @@
 
 Algorithm: rows of up to 16,384 columns are held in registers: one load, the row's maximum, exponentials,
 their sum, one store. Short rows share a program, so that a block of threads always has enough to do. Longer
-rows are read twice in chunks: the first pass keeps a running maximum and a sum that is rescaled whenever
-the maximum grows (online softmax), the second one normalises. All arithmetic is float32 whatever the dtype.
+rows are read twice. A row begins anywhere, so it is taken as whole units of 16 bytes between two ragged
+ends of less than a unit each: units are moved by one instruction, whatever the length of a row. In the first
+pass every lane keeps a maximum and a sum of its own, rescaled whenever the maximum grows (online softmax);
+lanes meet once, at the end of it. The second pass normalises. All arithmetic is float32 whatever the dtype.
 
 Must move: 2 * rows * columns * itemsize bytes (one read, one write); the long path reads once more, mostly
-from L2. About 5 flops an element, so memory bandwidth is the only limit that matters.
+from L2, which is asked to keep what the first pass read and to forget what the second one did. About 5 flops
+an element, so memory bandwidth is the only limit that matters.
 
 Why this shape: a single pass over memory for nearly all row lengths, no shared memory of our own, no second
-launch. Row offsets are 64-bit, so tensors with more than 2**31 elements work.
+launch. Rows of a vocabulary (50,257 columns) do not fit the registers of a block and are not aligned: element
+by element they cost more instructions than memory has time for. Row offsets are 64-bit, so tensors with more
+than 2**31 elements work.
 
 Measured share of the limit: not measured yet on a GPU.
 """
@@ -22,7 +27,13 @@ KERNEL_TYPE = "softmax"
 
 _LONGEST_IN_REGISTERS = 16_384
 _ELEMENTS_A_PROGRAM = 2_048
-_CHUNK = 8_192
+# Four loads of 16 bytes for each lane, in half precision, are under way at once.
+_ELEMENTS_A_WARP = 1_024
+_UNIT_BYTES = 16
+_UNITS_A_STEP = 1_024
+_WARPS_OF_LONG_ROW = 16
+# Below every finite float32: a maximum of nothing from which -inf can still be subtracted.
+_LOWEST = tl.constexpr(-3.4028234663852886e38)
 
 
 @triton.jit
@@ -41,28 +52,58 @@ def _softmax_rows(
 
 
 @triton.jit
-def _softmax_long_row(x, y, columns, x_row_stride, x_column_stride, CHUNK: tl.constexpr):
+def _softmax_long_row(
+    x,
+    y,
+    columns,
+    x_row_stride,
+    x_column_stride,
+    DENSE: tl.constexpr,
+    UNITS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
-    x += row * x_row_stride
-    y += row * columns
-    lane = tl.arange(0, CHUNK).to(tl.int64)
-    largest = tl.full((), float("-inf"), tl.float32)
-    total = tl.zeros((), tl.float32)
-    for start in range(0, columns, CHUNK):
-        column = start + lane
-        values = tl.load(x + column * x_column_stride, mask=column < columns, other=float("-inf"))
+    start = row * columns
+    # Written so that the compiler sees a multiple of WIDTH: elements of y before the row's first whole unit.
+    before = tl.cdiv(start, WIDTH) * WIDTH
+    head = before - start
+    units = (columns - head) // WIDTH
+    x_row = x + row * x_row_stride
+    x_units = x + before if DENSE else x_row + head * x_column_stride
+    lane = tl.arange(0, UNITS).to(tl.int64)
+    within = tl.arange(0, WIDTH).to(tl.int64)[None, :]
+
+    # The ragged ends: what is left of the first whole unit and right of the last one.
+    end = tl.arange(0, 2 * WIDTH).to(tl.int64)
+    at_end = tl.where(end < WIDTH, end, head + (units - 1) * WIDTH + end)
+    inside_end = tl.where(end < WIDTH, end < head, at_end < columns)
+    ends = tl.load(x_row + at_end * x_column_stride, mask=inside_end, other=float("-inf")).to(tl.float32)
+
+    largest = tl.full((UNITS,), _LOWEST, tl.float32)
+    total = tl.zeros((UNITS,), tl.float32)
+    for first in range(0, units, UNITS):
+        unit = (first + lane)[:, None]
+        where = x_units + (unit * WIDTH + within) * x_column_stride
+        values = tl.load(where, mask=unit < units, other=float("-inf"), eviction_policy="evict_last")
         values = values.to(tl.float32)
-        grown = tl.maximum(largest, tl.max(values, axis=0))
-        # A chunk of nothing but -inf must not turn the sum into NaN: inf - inf.
-        shift = tl.where(grown == float("-inf"), 0.0, grown)
-        total = total * tl.exp(largest - shift) + tl.sum(tl.exp(values - shift), axis=0)
+        grown = tl.maximum(largest, tl.max(values, axis=1))
+        weights = tl.exp(values - grown[:, None])
+        total = total * tl.exp(largest - grown) + tl.sum(weights, axis=1)
         largest = grown
-    for start in range(0, columns, CHUNK):
-        column = start + lane
-        inside = column < columns
-        values = tl.load(x + column * x_column_stride, mask=inside, other=float("-inf"))
-        result = tl.exp(values.to(tl.float32) - largest) / total
-        tl.store(y + column, result.to(y.dtype.element_ty), mask=inside)
+
+    row_largest = tl.maximum(tl.max(largest, axis=0), tl.max(ends, axis=0))
+    end_weights = tl.exp(ends - row_largest)
+    row_total = tl.sum(total * tl.exp(largest - row_largest), axis=0) + tl.sum(end_weights, axis=0)
+    factor = 1.0 / row_total
+
+    tl.store(y + start + at_end, (end_weights * factor).to(y.dtype.element_ty), mask=inside_end)
+    for first in range(0, units, UNITS):
+        unit = (first + lane)[:, None]
+        where = x_units + (unit * WIDTH + within) * x_column_stride
+        values = tl.load(where, mask=unit < units, other=float("-inf"), eviction_policy="evict_first")
+        result = tl.exp(values.to(tl.float32) - row_largest) * factor
+        where = y + before + unit * WIDTH + within
+        tl.store(where, result.to(y.dtype.element_ty), mask=unit < units, eviction_policy="evict_first")
 
 
 def kernel_fn(x: torch.Tensor) -> torch.Tensor:
@@ -75,12 +116,20 @@ def kernel_fn(x: torch.Tensor) -> torch.Tensor:
     rows = matrix.shape[0]
     if columns > _LONGEST_IN_REGISTERS:
         _softmax_long_row[(rows,)](
-            matrix, y, columns, matrix.stride(0), matrix.stride(1), CHUNK=_CHUNK, num_warps=16
+            matrix,
+            y,
+            columns,
+            matrix.stride(0),
+            matrix.stride(1),
+            DENSE=matrix.is_contiguous(),
+            UNITS=_UNITS_A_STEP,
+            WIDTH=_UNIT_BYTES // x.element_size(),
+            num_warps=_WARPS_OF_LONG_ROW,
         )
         return y
     block = triton.next_power_of_2(columns)
     rows_a_program = max(1, min(_ELEMENTS_A_PROGRAM // block, triton.next_power_of_2(rows)))
-    num_warps = 4 if block <= 2_048 else 8 if block <= 8_192 else 16
+    num_warps = min(16, max(4, rows_a_program * block // _ELEMENTS_A_WARP))
     _softmax_rows[(triton.cdiv(rows, rows_a_program),)](
         matrix,
         y,

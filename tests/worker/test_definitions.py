@@ -143,6 +143,25 @@ class Definitions(unittest.TestCase):
                     allowed = 6 * torch.finfo(dtype).eps * exact.abs().max().item()
                     torch.testing.assert_close(found.double(), exact, rtol=0, atol=allowed)
 
+    def test_in_each_dtype_the_baseline_computes_the_operation(self) -> None:
+        """It is timed against, so it must do the same work; how it rounds is its own affair."""
+        named = [definition for definition in self.definitions if "baseline" in definition["warpsmith"]]
+        self.assertEqual(
+            {definition["op_type"] for definition in named},
+            {"cross_entropy", "flash_attention", "rmsnorm", "rotary_embedding"},
+        )
+        for definition in named:
+            reference = Reference(definition["name"], definition["reference"], None)
+            baseline = Reference(definition["name"], definition["warpsmith"]["baseline"], None)
+            for name in definition["warpsmith"]["dtypes"]:
+                with self.subTest(definition=definition["name"], dtype=name):
+                    dtype = getattr(torch, name)
+                    inputs = drawn(definition, dtype, {})
+                    (found,), (exact,) = baseline.in_dtype(inputs), reference.in_float64(inputs)
+                    self.assertEqual((found.dtype, found.shape), (dtype, exact.shape))
+                    allowed = 8 * torch.finfo(dtype).eps * exact.abs().max().item()
+                    torch.testing.assert_close(found.double(), exact, rtol=0, atol=allowed)
+
 
 if __name__ == "__main__":
     unittest.main()
