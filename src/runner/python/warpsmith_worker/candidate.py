@@ -5,6 +5,7 @@ It never sees a seed, an expected value or the judge's own memory, and says only
 
 import contextlib
 import faulthandler
+import functools
 import importlib
 import inspect
 import os
@@ -20,7 +21,7 @@ from typing import Any
 import numpy
 import torch
 
-from . import interpreter, limits, memory, messages
+from . import interpreter, limits, memory, messages, timing
 from .channel import Channel, Message
 from .cuda_shim import Shim, name_device_alike
 from .dtypes import by_name
@@ -83,6 +84,7 @@ class Candidate:
         """What a call returned that asked for it to be held."""
         self.mapped: tuple[str, dict[str, Any]] = ("", {})
         """The inputs of the latest case: it is called again on the very same tensors."""
+        self.timing = timing.Timing(self._memory_of, self._plain_call, self._is_refused)
         _seed_afresh()
         # On a crash the lines that ran stand at the end of its output.
         faulthandler.enable(file=2)
@@ -96,6 +98,8 @@ class Candidate:
             return self.open(request)
         if request["op"] == "recopy":
             return self.recopy(request, descriptors)
+        if request["op"] in timing.OPS:
+            return self.time(request, descriptors)
         return self.run(request, descriptors)
 
     def open(self, request: Message) -> Message:
@@ -217,6 +221,19 @@ class Candidate:
         except BaseException as error:
             return {"raised": self._raised_while_running(error, None)}
         return {"done": {"copied": [value.get("copied", False) for value in described]}}
+
+    def time(self, request: Message, descriptors: list[int]) -> Message:
+        """One step of a timing, see `timing`: what is done there, or `Raised`."""
+        try:
+            return {"done": self.timing.answer(request, descriptors)}
+        except BaseException as error:
+            return {"raised": self._raised_while_running(error, None)}
+
+    def _plain_call(self, arguments: dict[str, Any]) -> Callable[[], Any]:
+        """A call of the entry with nothing of ours around it."""
+        names = [name for name in self.positional_only if name in arguments]
+        by_name = {name: value for name, value in arguments.items() if name not in names}
+        return functools.partial(self.entry, *[arguments[name] for name in names], **by_name)
 
     def _memory_of(self, request: Message, descriptors: list[int]) -> "_CaseMemory":
         name, known = self.mapped

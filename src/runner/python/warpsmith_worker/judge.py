@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import torch
 
-from . import compare, foreign, inputs, integers, memory, poison, taken
+from . import ceilings, compare, foreign, inputs, integers, memory, poison, taken
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
 from .dtypes import ElementType, UnsupportedDtype, by_name
 from .errors import describe
+from .event_clock import NoGpu
 from .reference import Reference, ReferenceFailed, check_shapes, coarsen
 
 _OTHER_SEED = 0x9E3779B97F4A7C15
@@ -168,6 +169,7 @@ class Judge:
             "repeat": self._repeat,
             "compare": self._compare,
             "release": self._release,
+            "ceilings": self._ceilings,
         }
         descriptors: list[int] = []
         try:
@@ -194,6 +196,12 @@ class Judge:
         if self._sent is not None:
             self._sent.close_descriptors()
             self._sent = None
+
+    def _ceilings(self, request: Message) -> tuple[Message, list[int]]:
+        try:
+            return {"done": ceilings.measure(request["wall_s"])}, []
+        except NoGpu as error:
+            raise Refused("no-gpu", str(error)) from error
 
     def _define(self, request: Message) -> tuple[Message, list[int]]:
         name = request["definition"]

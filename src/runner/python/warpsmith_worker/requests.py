@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .cases import Case
 from .channel import Message
 from .runners import Job, Limits, Outcome, Runner, failed
+from .timing_requests import Timed, runners_of
 
 # Wall clock of a judge's step for which the server named none.
 _JUDGE_WALL_S = 120.0
+# The judge ends its measurements itself; only what hangs is stopped.
+_CEILINGS_GRACE_S = 10.0
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -39,6 +42,8 @@ class Requests:
             "retake": self._retake,
             "run": self._run,
             "recopy": self._recopy,
+            "time": self._time,
+            "ceilings": self._ceilings,
             "compare": self._compare,
             "redraw": self._redraw,
             "repeat": self._repeat,
@@ -261,6 +266,38 @@ class Requests:
             runner.submit(Job("recopy", message, recopied, descriptors, wall_s=wall_s, case=case.name))
 
         self._with_case(request, recopy)
+
+    def _time(self, request: Request) -> None:
+        try:
+            runners = runners_of(self.supervisor, request)
+        except KeyError as error:
+            self.supervisor.reply(request, failed("unknown-runner", f"runner {error} is not open"))
+            return
+
+        def time_it(case: Case) -> None:
+            if case.busy:
+                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
+                return
+            timed = Timed(request, case, runners)
+            case.busy, case.runs = True, 1
+
+            def ended(outcome: Outcome) -> None:
+                case.busy = False
+                self.supervisor.reply(request, outcome)
+
+            def rearmed(outcome: Outcome, _descriptors: list[int]) -> None:
+                if "done" in outcome:
+                    timed.start(ended)
+                else:
+                    ended(outcome)
+
+            self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+
+        self._with_case(request, time_it)
+
+    def _ceilings(self, request: Request) -> None:
+        message = _fields(request, "wall_s")
+        self._ask_judge(request, message, None, float(request["wall_s"]) + _CEILINGS_GRACE_S)
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
         """Do it once the case is prepared; a case that could not be prepared says why."""
