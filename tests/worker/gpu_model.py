@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
-
-from .client import WORKER
-
-# The worker's modules are imported by their package, as its own processes do it.
-if str(WORKER.parent) not in sys.path:
-    sys.path.insert(0, str(WORKER.parent))
 
 
 class ModelGraph:

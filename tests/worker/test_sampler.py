@@ -2,9 +2,9 @@
 
 import unittest
 
-from .gpu_model import ModelClock, kernel
+from warpsmith_worker.sampler import Sampler, StillCompiling
 
-from warpsmith_worker.sampler import Sampler, StillCompiling  # isort: skip
+from .gpu_model import ModelClock, kernel
 
 
 def decided(clock: ModelClock, *calls: object) -> Sampler:

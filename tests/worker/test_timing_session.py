@@ -5,9 +5,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from . import gpu_model  # noqa: F401
-
-from warpsmith_worker.timing_session import Answered, Plan, Step, TimingSession  # isort: skip
+from warpsmith_worker.timing_session import Answered, Plan, Step, TimingSession
 
 OPENED = {
     "pool_entries": 4,

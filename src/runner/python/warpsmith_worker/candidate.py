@@ -21,7 +21,7 @@ from typing import Any
 import numpy
 import torch
 
-from . import interpreter, limits, memory, messages, timing
+from . import event_clock, interpreter, limits, memory, messages, timing
 from .channel import Channel, Message
 from .cuda_shim import Shim, name_device_alike
 from .dtypes import by_name
@@ -226,6 +226,8 @@ class Candidate:
         """One step of a timing, see `timing`: what is done there, or `Raised`."""
         try:
             return {"done": self.timing.answer(request, descriptors)}
+        except (event_clock.NoGpu, timing.NotOpen) as error:
+            return {"raised": describe_fault(InterpreterFailed(str(error)), self.files)}
         except BaseException as error:
             return {"raised": self._raised_while_running(error, None)}
 

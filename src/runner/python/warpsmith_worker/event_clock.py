@@ -23,6 +23,7 @@ _Stream = torch.cuda.Stream
 _on_stream = torch.cuda.stream
 _current_stream = torch.cuda.current_stream
 _current_device = torch.cuda.current_device
+_is_available = torch.cuda.is_available
 _pool_handle = torch.cuda.graph_pool_handle
 _mem_get_info = torch.cuda.mem_get_info
 _empty_cache = torch.cuda.empty_cache
@@ -93,7 +94,7 @@ class CudaClock:
 
     def __init__(self) -> None:
         """Raises NoGpu."""
-        if _raw_stream is None or not torch.cuda.is_available():
+        if _raw_stream is None or not _is_available():
             raise NoGpu("torch has no GPU here")
         self._driver = _load_driver()
         self._device = _current_device()

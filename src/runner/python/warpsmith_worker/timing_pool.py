@@ -13,6 +13,8 @@ import torch
 # Offsets of entries must differ from each other and from the widths that tensors have.
 _SHIFT = 7919
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# Kernels are compiled for what an address is a multiple of, and torch aligns at least so far itself.
+_ALIGNMENT_BYTES = 256
 _MOST_ENTRIES = 64
 _FEWEST_ENTRIES = 2
 
@@ -46,17 +48,19 @@ class Pool:
         """Give entry 0 the values of the case."""
         for name, source in self._sources.items():
             if isinstance(source, torch.Tensor) and source.numel():
-                _storage_of(self.entries[0][name]).copy_(_storage_of(source))
+                _whole(self.entries[0][name]).copy_(_whole(source))
 
 
 def _moved_copy(value: Any, shift: int) -> Any:
-    """A copy with the same strides, offset and padding in memory of its own."""
+    """A copy with the same strides, padding and alignment in memory of its own."""
     if not isinstance(value, torch.Tensor):
         return value
     if value.numel() == 0:
         return value.clone()
-    storage = _storage_of(value).clone()
-    copy = storage.view(value.dtype).as_strided(value.shape, value.stride(), value.storage_offset())
+    lead = value.data_ptr() % _ALIGNMENT_BYTES // value.element_size()
+    storage = torch.empty(lead + _span(value), dtype=value.dtype, device=value.device)
+    copy = storage.as_strided(value.shape, value.stride(), lead)
+    _whole(copy).copy_(_whole(value))
     if value.is_floating_point() and 0 not in value.stride():
         bits = _BITS[value.element_size()]
         # By bits, because not every dtype can be rolled.
@@ -66,13 +70,14 @@ def _moved_copy(value: Any, shift: int) -> Any:
 
 
 def _span(tensor: torch.Tensor) -> int:
-    """Elements from the beginning of the storage to the last that the strides reach."""
+    """Elements from the first to the last that the strides reach, padding included."""
     if tensor.numel() == 0:
         return 0
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.storage_offset() + reach + 1
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _storage_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Everything up to the last element, padding included, as integers."""
-    return tensor.as_strided((_span(tensor),), (1,), 0).view(_BITS[tensor.element_size()])
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of those as integers: what they mean does not matter to a copy."""
+    return tensor.as_strided((_span(tensor),), (1,), tensor.storage_offset()).view(
+        _BITS[tensor.element_size()]
+    )
