@@ -6,9 +6,9 @@ The guards hold a pattern that only the judge knows. Arenas that are no longer n
 that a candidate which has one open finds the next case in it.
 """
 
+import contextlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -178,32 +178,39 @@ class OpenedArenas:
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
-        self._pointers: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        """Address and handle of each, the one used last at the end."""
+        self._opened: OrderedDict[str, _Opened] = OrderedDict()
+        """By name, the one used last at the end."""
 
     def storage(self, memory: dict[str, Any], storage_bytes: int) -> torch.Tensor:
         """A uint8 tensor over one room, from what `Room.record` said."""
-        pointer = self._pointer(memory["arena"], memory["handle"])
-        return self._opener.tensor(pointer + memory["offset_bytes"], storage_bytes)
+        opened = self._arena(memory["arena"], memory["handle"])
+        return self._opener.tensor(opened.pointer + memory["offset_bytes"], storage_bytes, opened)
 
-    def forget_all_but(self, used: Iterable[str]) -> None:
-        """Close the oldest ones while too many are open, but none of those."""
-        keep = set(used)
-        for name in [name for name in self._pointers if name not in keep]:
-            if len(self._pointers) <= _MOST_OPENED:
-                return
-            self._close(name)
+    def forget_old(self) -> None:
+        """Let go of the oldest ones while too many are open; what tensors still use stays open until then."""
+        while len(self._opened) > _MOST_OPENED:
+            self._opened.popitem(last=False)
 
-    def _pointer(self, name: str, handle: str) -> int:
-        known = self._pointers.get(name)
+    def _arena(self, name: str, handle: str) -> "_Opened":
+        known = self._opened.get(name)
         if known is None:
             # A freed arena whose successor has the same handle is another memory.
-            for other in [other for other, (_, held) in self._pointers.items() if held == handle]:
-                self._close(other)
-            known = self._opener.open(bytes.fromhex(handle)), handle
-        self._pointers[name] = known
-        self._pointers.move_to_end(name)
-        return known[0]
+            for other in [other for other, arena in self._opened.items() if arena.handle == handle]:
+                del self._opened[other]
+            known = self._opened[name] = _Opened(self._opener, handle)
+        self._opened.move_to_end(name)
+        return known
 
-    def _close(self, name: str) -> None:
-        self._opener.close(self._pointers.pop(name)[0])
+
+class _Opened:
+    """A block of another process, mapped as long as somebody has this object."""
+
+    def __init__(self, opener: Opener, handle: str) -> None:
+        self.handle = handle
+        self._opener = opener
+        self.pointer = opener.open(bytes.fromhex(handle))
+
+    def __del__(self) -> None:
+        # Not when opening failed, and not once the context is broken.
+        with contextlib.suppress(Exception):
+            self._opener.close(self.pointer)

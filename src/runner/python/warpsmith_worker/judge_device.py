@@ -89,7 +89,7 @@ class JudgeDevice:
         """The GPU's description, and memory on which a candidate may try whether it can open it."""
         described = describe_device(self.name, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
         self.transport = request["transport"]
-        if self.transport != "ipc":
+        if self.transport != "ipc" or not request["probes"]:
             return {"done": {"described": described}}, []
         try:
             self._probe = OneArena(self.pool, [_PROBE_BYTES])

@@ -194,7 +194,8 @@ RAISED = record(
 )
 PROGRESS = record({"programs_done": U64, "programs": U64})
 RECOPIED = record({"copied": list_of(boolean)})
-EXPECTED_DONE = {"open": OPENED, "run": RAN, "recopy": RECOPIED}
+PROBED = record({}, {"refused": optional(text)})
+EXPECTED_DONE = {"open": OPENED, "run": RAN, "recopy": RECOPIED, "probe": PROBED}
 
 
 def candidate_answer(op: str, message: dict[str, Any]) -> dict[str, Any]:
