@@ -99,10 +99,12 @@ class Runner:
         self.y = torch.full((8, 16), float("nan"))
         self.clock = ModelClock()
         self.clock.l2_bytes = 1024
+        self.delivered: list[bool] = []
         self.timing = Timing(
             lambda _request, _descriptors: self.case(),
             lambda values: lambda: self.timed(entry, values),
             lambda _value: False,
+            lambda: self.delivered.append(bool(self.y.isnan().all())),
             lambda: self.clock,
         )
         self.arguments = [{"parameter": "x", "input": "x"}, *([argument] if argument else [])]
@@ -114,7 +116,7 @@ class Runner:
 
     def case(self) -> _CaseMemory:
         scalars = {"inputs": [], "outputs": [], "arguments": []}
-        case = _CaseMemory(scalars, [])
+        case = _CaseMemory(scalars, [], SimpleNamespace(begin=lambda: None))
         case.inputs = {"x": self.x}
         spec = {"name": "y", "dtype": "float32", "shape": [8, 16]}
         case.outputs = [SimpleNamespace(spec=spec, storage=self.y.view(torch.uint8).reshape(-1))]
@@ -153,6 +155,7 @@ class Ops(unittest.TestCase):
         self.assertIsNone(described["aliases_input"])
         # The values of the case, not those of another entry.
         self.assertTrue(torch.equal(runner.y, runner.x * 2))
+        self.assertEqual(runner.delivered, [False], "once, and after it was written")
         self.assertEqual(runner.ask("time-close"), {})
         self.assertTrue(runner.clock.released)
         with self.assertRaises(NotOpen):
@@ -301,6 +304,7 @@ class TimeRequest(unittest.TestCase):
         self.candidate, self.baseline, self.judge = PaperRunner(), PaperRunner(), PaperRunner()
         supervisor: Any = SimpleNamespace(
             cases=Cases(),
+            device=SimpleNamespace(name="cuda:0"),
             runners={"k": self.candidate, "b": self.baseline},
             judge=self.judge,
             reply=lambda request, outcome: self.replies.append({"id": request["id"], **outcome}),
@@ -387,20 +391,19 @@ class TimeRequest(unittest.TestCase):
 
 
 class WithoutAGpu(WorkerTest):
-    """The real processes on a machine that has none."""
+    """The real processes, started without one."""
 
-    @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_it_is_told_and_the_runner_lives_on(self) -> None:
         runner = self.opened("def kernel_fn(x):\n    return x * 2")
         case = self.case([4, 4])
         side = {"runner": runner, "arguments": [{"parameter": "x", "input": "x"}]}
         fields = {"case": case, "candidate": side, "baseline": None, "pairs": 3, "seed": 1, "wall_s": 20.0}
         reply = self.worker.ask("time", **fields)
-        self.assertIn("no GPU", reply["raised"]["message"])
+        self.assertEqual(reply["failed"]["code"], "no-device")
         self.assertEqual(self.worker.run_case(runner, case)["done"]["outputs"][0]["copied"], True)
         (errors,) = self.compared(case)["outputs"]
         self.assertEqual((errors["violations"], errors["elements_compared"]), (0, 16))
-        self.assertEqual(self.worker.ask("ceilings", wall_s=5.0)["failed"]["code"], "no-gpu")
+        self.assertEqual(self.worker.ask("ceilings", wall_s=5.0)["failed"]["code"], "no-device")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ _current_device = torch.cuda.current_device
 _is_available = torch.cuda.is_available
 _pool_handle = torch.cuda.graph_pool_handle
 _mem_get_info = torch.cuda.mem_get_info
+_memory_fraction = getattr(torch.cuda, "get_per_process_memory_fraction", None)
 _empty_cache = torch.cuda.empty_cache
 _add = torch.Tensor.add_
 # Missing where torch was built without CUDA.
@@ -111,7 +112,10 @@ class CudaClock:
         return _now_ns() / 1e3
 
     def free_bytes(self) -> int:
-        return int(_mem_get_info(self._device)[0])
+        free_bytes, total_bytes = _mem_get_info(self._device)
+        # A check may be limited to a part of the memory.
+        limit = 1.0 if _memory_fraction is None else _memory_fraction(self._device)
+        return int(min(free_bytes, limit * total_bytes))
 
     def record(self) -> ctypes.c_void_p:
         if self._free:

@@ -201,6 +201,7 @@ RAISED = record(
 )
 PROGRESS = record({"programs_done": U64, "programs": U64})
 RECOPIED = record({"copied": list_of(boolean)})
+PROBED = record({}, {"refused": optional(text)})
 TIME_OPENED = record(
     {
         "pool_entries": U32,
@@ -220,6 +221,7 @@ EXPECTED_DONE = {
     "open": OPENED,
     "run": RAN,
     "recopy": RECOPIED,
+    "probe": PROBED,
     "time-open": TIME_OPENED,
     "time-sample": TIME_SAMPLED,
     "time-claim": TIME_CLAIMED,

@@ -69,12 +69,17 @@ class Timing:
         memory_of: Callable[[Message, list[int]], Any],
         bind: Callable[[dict[str, Any]], Call],
         is_refused: Callable[[torch.Tensor], bool],
+        deliver: Callable[[], None],
         make_clock: Callable[[], Clock] = CudaClock,
     ) -> None:
-        """`memory_of` maps a case as `run` does, `bind` makes a plain call of the entry of its arguments."""
+        """`memory_of` maps a case as `run` does; `bind` makes a plain call of the entry of its arguments.
+
+        `deliver` lets the judge see what was written into the memory of the case.
+        """
         self._memory_of = memory_of
         self._bind = bind
         self._is_refused = is_refused
+        self._deliver = deliver
         self._make_clock = make_clock
         self._clock: Clock | None = None
         self._forget()
@@ -99,7 +104,7 @@ class Timing:
             return self._sampler.sample(request["cold_calls"], request["warm_calls"])
         if op == "time-claim":
             return self._sampler.claim(request["calls"], empty=request["empty"])
-        return self._keep(descriptors)
+        return self._keep()
 
     def _open(self, request: Message, descriptors: list[int]) -> Message:
         self._forget()
@@ -141,7 +146,7 @@ class Timing:
             calls.append(self._bind(values))
         return calls
 
-    def _keep(self, _descriptors: list[int]) -> Message:
+    def _keep(self) -> Message:
         returned = self._sampler.last
         if self._destinations:
             self._case.destinations = self._destinations
@@ -153,6 +158,7 @@ class Timing:
             for value, output in zip(values, outputs, strict=False)
         ]
         self._clock.synchronise()
+        self._deliver()
         return {"outputs": described}
 
     def _close(self) -> Message:
