@@ -194,6 +194,16 @@ class Ops(unittest.TestCase):
         self.assertTrue(described["copied"])
         self.assertTrue(torch.equal(runner.y, runner.x * 2))
 
+    def test_spoiling_leaves_inputs_alone(self) -> None:
+        runner = Runner(lambda x: x * 2)
+        runner.open()
+        held, mine = runner.timing._pool.entries[0]["x"], torch.zeros(8, 16)
+        whole, transposed = held.clone(), torch.zeros(3, 4, dtype=torch.float16).t()
+        runner.timing._spoil([held, mine, transposed, torch.zeros(1).expand(4), 3, None])
+        self.assertTrue(torch.equal(held, whole))
+        self.assertTrue(bool(mine.isnan().all()))
+        self.assertTrue(bool(transposed.isnan().all()))
+
     def test_another_shape_is_not_copied(self) -> None:
         runner = Runner(lambda x: x[:4] * 2)
         runner.open()

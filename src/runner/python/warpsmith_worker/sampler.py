@@ -3,13 +3,15 @@
 Nothing is compiled inside a sample: `warm_up` comes first. What a sample is made of is told at `Series` in
 the server's `protocol/device.rs`.
 
-Events keep what two of them take with nothing in between (about 1 µs, told as `empty_us`), as other
+The time of a call is the GPU's: before it the GPU is kept busy with flushes while the host submits it. Events
+keep what two of them take with nothing in between (about 1 µs, told as `empty_us`), as other
 benchmarks do; it is little against the 20 µs from which they are used. By graphs a cold call is a difference
 of two graphs: of flushes with the calls and without.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +35,12 @@ _MOST_ESTIMATE_CALLS = 100
 _HOST_CALLS = 5
 # Calls as long as that are measured once where others are measured several times.
 _SLOW_CALL_US = 100_000.0
+_COLD_CALLS = 5
+# A host is not always equally fast.
+_LEAD_MARGIN = 1.5
+_MOST_LEADING = 64
+# A GPU's queue takes about a thousand launches, and a call may consist of many.
+_MOST_LED_CALLS = 32
 _EMPTY_PAIRS = 9
 _FLUSHES = 5
 # Two measurements of the same thing differ by as much.
@@ -45,8 +53,9 @@ _WARM_GRAPH_CALLS = 100
 _FEWEST_GRAPH_CALLS = 4
 # What capturing one graph may take of the host.
 _CAPTURE_US = 4_000.0
-# A shorter call left nothing in the graph.
-_NOTHING_US = 0.05
+# A shorter call left nothing in the graph: the smallest kernel takes twice as long.
+_NOTHING_US = 0.4
+_NOTHING_REPLAYS = 3
 _LONGEST_REASON = 300
 
 
@@ -69,13 +78,19 @@ class _Graphs:
 class Sampler:
     """Times `calls`, which do the same on different memory. The last call of a sample is that of entry 0."""
 
-    def __init__(self, clock: Clock, calls: list[Call]) -> None:
+    def __init__(
+        self, clock: Clock, calls: list[Call], spoil: Callable[[Any], None] = lambda _returned: None
+    ) -> None:
+        """`spoil` overwrites what a graph returned, so that its next replay has to write it anew."""
         self.clock = clock
         self.calls = calls
+        self._spoil = spoil
         self.graphs: _Graphs | None = None
         self.graph_refused = ""
         self.is_host_bound = False
-        self.host_us = self.device_us = self.call_us = 0.0
+        self.is_paced_by_host = False
+        """Whether calls in a row take as long as the host takes to submit them."""
+        self.host_us = self.call_us = 0.0
         self.empty_us = self.flush_us = 0.0
         self._fastest_us = 0.0
         self.last: Any = None
@@ -111,14 +126,19 @@ class Sampler:
         """Estimate a call and choose how samples are taken."""
         self._measure_host()
         self._measure_empty()
+        cold_us = self._cold_estimate()
         estimate = self._batch(1)
         count = min(int(_ESTIMATE_US / max(*estimate, 1.0)), _MOST_ESTIMATE_CALLS)
         if count > 1:
             estimate = self._batch(count)
-        self.device_us, self.call_us = estimate[0], max(estimate)
-        self.is_host_bound = self.device_us <= _HOST_MARGIN * self.host_us
-        if self.device_us < GRAPH_BELOW_US or self.is_host_bound:
+        self.call_us = max(estimate)
+        self.is_paced_by_host = estimate[0] <= _HOST_MARGIN * self.host_us
+        # While the flush runs, the host submits the call.
+        self.is_host_bound = self.flush_us + cold_us <= _HOST_MARGIN * self.host_us
+        if cold_us < GRAPH_BELOW_US or self.is_host_bound:
             self._try_graphs()
+            # Nothing is left that would hide the host between warm calls that wait for the GPU.
+            self.is_host_bound |= self.graphs is None and self.is_paced_by_host
         self.clock.forget_events()
 
     def _measure_host(self) -> None:
@@ -146,6 +166,23 @@ class Sampler:
         self.empty_us = statistics.median(self.clock.elapsed_us(*pair) for pair in pairs)
         self.flush_us = self.clock.elapsed_us(begin, end) / _FLUSHES
 
+    def _cold_estimate(self) -> float:
+        """µs of a call behind so many flushes that the host had submitted it before they were over."""
+        taken = []
+        for _ in range(_COLD_CALLS if self._fastest_us < _SLOW_CALL_US else 1):
+            self._lead(_LEAD_MARGIN * self.host_us)
+            begin = self.clock.record()
+            self.calls[-1]()
+            end = self.clock.record()
+            self.clock.synchronise()
+            taken.append(self.clock.elapsed_us(begin, end))
+        return statistics.median(taken)
+
+    def _lead(self, host_us: float) -> None:
+        """Keep the GPU busy for as long as the host takes, and a little more."""
+        for _ in range(min(math.ceil(host_us / max(self.flush_us, 1.0)) + 1, _MOST_LEADING)):
+            self.clock.flush()
+
     def _batch(self, count: int) -> tuple[float, float]:
         """Calls right after one another on one entry: µs a call by events, and on the host until the end."""
         call = self.calls[-1]
@@ -170,12 +207,13 @@ class Sampler:
             first_line = (str(error).strip() or "no reason given").splitlines()[0]
             self.graph_refused = f"{type(error).__name__}: {first_line}"[:_LONGEST_REASON]
             return
-        graphs_us = self._replayed_warm(graphs, 1)
-        if graphs_us < _NOTHING_US:
+        cold_us, _ = self._replayed_cold(graphs, _NOTHING_REPLAYS * graphs.cold_calls)
+        if cold_us < _NOTHING_US:
+            # What a call launches on a stream of its own runs during the capture and never again.
             self.graph_refused = "a replay does nothing on the GPU"
             return
         self.graphs = graphs
-        self.call_us = self.device_us = graphs_us
+        self.call_us = self._replayed_warm(graphs, 1)
 
     def _capture_graphs(self) -> _Graphs:
         fitting = int(_CAPTURE_US / max(self.host_us, 1.0))
@@ -222,17 +260,34 @@ class Sampler:
         """µs a call, cold and warm, and what was taken off (graphs) or is still inside (events)."""
         self.last = None
         if self.graphs is not None:
+            # The values may come from the capture, of work that is in no graph.
+            self._spoil(self.graphs.cold.returned)
             warm_us = self._replayed_warm(self.graphs, warm_calls)
             cold_us, empty_us = self._replayed_cold(self.graphs, cold_calls)
             self.last = self.graphs.cold.returned
         else:
-            warm_us, _ = self._batch(warm_calls)
+            warm_us = self._warm(warm_calls)
             cold_us, empty_us = self._cold(cold_calls), self.empty_us
         self.clock.forget_events()
         return {"cold_us": max(cold_us, 0.0), "warm_us": max(warm_us, 0.0), "empty_us": max(empty_us, 0.0)}
 
+    def _warm(self, count: int) -> float:
+        if not self.is_paced_by_host:
+            return self._batch(count)[0]
+        # The host submits all of them while the GPU is busy with something else.
+        count = min(count, _MOST_LED_CALLS)
+        self._lead(_LEAD_MARGIN * self.host_us * (count + 1))
+        self.calls[-1]()
+        begin = self.clock.record()
+        for _ in range(count):
+            self.calls[-1]()
+        end = self.clock.record()
+        self.clock.synchronise()
+        return self.clock.elapsed_us(begin, end) / count
+
     def _cold(self, count: int) -> float:
         pairs, returned = [], None
+        self._lead(self.host_us)
         for call in self._rotation(count):
             returned = None
             self.clock.flush()

@@ -23,13 +23,15 @@ from .dtypes import by_name
 from .event_clock import Clock, CudaClock
 from .returned import flatten, hand_over
 from .sampler import Call, Sampler
-from .timing_pool import Pool
+from .timing_pool import BITS, Pool
 
 OPS = ("time-open", "time-sample", "time-claim", "time-keep", "time-close")
 
 # Pools of both sides leave most of the GPU to what is timed.
 _SHARE_OF_FREE = 8
 _POOL_OF_L2 = 2
+# As an integer of the same size: NaN in every float.
+_SPOILED = -1
 
 
 class NotOpen(RuntimeError):
@@ -115,7 +117,7 @@ class Timing:
         pool = self._pool = Pool(
             case.inputs, _POOL_OF_L2 * clock.l2_bytes, clock.free_bytes() // _SHARE_OF_FREE
         )
-        sampler = self._sampler = Sampler(clock, self._calls(request["arguments"], pool))
+        sampler = self._sampler = Sampler(clock, self._calls(request["arguments"], pool), self._spoil)
         with counting_compiles() as compiled:
             sampler.warm_up(compiled)
         pool.settle()
@@ -145,6 +147,16 @@ class Timing:
             values = {item["parameter"]: _value_of(item, entry, destinations) for item in arguments}
             calls.append(self._bind(values))
         return calls
+
+    def _spoil(self, returned: Any) -> None:
+        """Overwrite outputs of entry 0; inputs that were returned stay."""
+        inputs = [value for value in self._pool.entries[0].values() if isinstance(value, torch.Tensor)]
+        kept = {value.untyped_storage().data_ptr() for value in inputs}
+        for value in [*flatten(returned), *self._destinations.values()]:
+            # A user's class, or memory that several elements share: nothing is known of it.
+            with contextlib.suppress(Exception):
+                if type(value) is torch.Tensor and value.untyped_storage().data_ptr() not in kept:
+                    value.detach().view(BITS[value.element_size()]).fill_(_SPOILED)
 
     def _keep(self) -> Message:
         returned = self._sampler.last

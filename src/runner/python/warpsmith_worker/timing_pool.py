@@ -12,7 +12,8 @@ import torch
 
 # Offsets of entries must differ from each other and from the widths that tensors have.
 _SHIFT = 7919
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of the same size, in bytes."""
 # Kernels are compiled for what an address is a multiple of, and torch aligns at least so far itself.
 _ALIGNMENT_BYTES = 256
 _MOST_ENTRIES = 64
@@ -62,7 +63,7 @@ def _moved_copy(value: Any, shift: int) -> Any:
     copy = storage.as_strided(value.shape, value.stride(), lead)
     _whole(copy).copy_(_whole(value))
     if value.is_floating_point() and 0 not in value.stride():
-        bits = _BITS[value.element_size()]
+        bits = BITS[value.element_size()]
         # By bits, because not every dtype can be rolled.
         rolled = value.contiguous().view(bits).reshape(-1).roll(shift).view(value.shape)
         copy.view(bits).copy_(rolled)
@@ -79,5 +80,5 @@ def _span(tensor: torch.Tensor) -> int:
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
     """All of those as integers: what they mean does not matter to a copy."""
     return tensor.as_strided((_span(tensor),), (1,), tensor.storage_offset()).view(
-        _BITS[tensor.element_size()]
+        BITS[tensor.element_size()]
     )
