@@ -221,16 +221,29 @@ class Guards(unittest.TestCase):
             for at in range(end - begin):
                 beside[at] = (beside[at] + 1) % 256
         one, other = self.guards.damages()
-        self.assertEqual((one.before, one.after, one.shape), (0, 3, [4]))
-        self.assertEqual((other.before, other.after, other.shape), (8, 0, [2, 3]))
+        self.assertEqual((one.before, one.after, one.block.shape), (0, 3, [4]))
+        self.assertEqual((other.before, other.after, other.block.shape), (8, 0, [2, 3]))
         self.assertIn("wrote 3 bytes behind the memory of a tensor that `torch.empty` made", one.message)
-        self.assertEqual(one.place, self.place)
+        self.assertEqual(one.block.place, self.place)
         self.assertEqual(self.guards.damages(), [])
 
     def test_the_other_pattern(self) -> None:
         with self.guards.active(other_pattern=True):
             made = torch.empty(4)
         self.assertTrue(bool(made.isfinite().all()) and float(made[0]) > 1e30)
+
+    def test_those_that_nobody_uses_are_let_go(self) -> None:
+        with self.guards.active(other_pattern=False):
+            kept = torch.empty(7)
+            for _ in range(3):
+                torch.empty(5)
+            ctypes.c_ubyte.from_address(kept.data_ptr() + 28).value ^= 1
+            del kept
+            alive = torch.empty(9)
+            self.guards._let_go_of_dead()
+            self.assertEqual([block.shape for block in self.guards._blocks], [[9]])
+            ctypes.c_ubyte.from_address(alive.data_ptr() - 1).value ^= 1
+        self.assertEqual([damage.block.shape for damage in self.guards.damages()], [[7], [9]])
 
     def test_the_memory_lives_as_long_as_its_tensor(self) -> None:
         with self.guards.active(other_pattern=False):

@@ -1,8 +1,8 @@
 """Starts the worker: `python -I -X utf8 main.py` is the supervisor, with a descriptor it is the zygote.
 
 `--device cuda:N --visible GPU-…` starts the supervisor for the one GPU that is visible under this name; N is
-only what people call it. Isolated mode (`-I`) keeps the current folder and PYTHONPATH out; only the own folder
-of this file is added.
+only what people call it. Isolated mode (`-I`) keeps the current folder and PYTHONPATH out; only this
+file's own folder is added.
 """
 
 import argparse

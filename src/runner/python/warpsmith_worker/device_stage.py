@@ -87,7 +87,7 @@ class DeviceStage:
         self.driver.synchronize()
         damages = self.guards.damages() if self.guards is not None else []
         for damage in damages if returned and session is not None else ():
-            session.add_finding("out-of-bounds-store", damage.message, damage.place)
+            session.add_finding("out-of-bounds-store", damage.message, damage.block.place)
 
     def deliver(self) -> None:
         """What was handed over is to be seen by the judge. Raises DriverError."""

@@ -8,6 +8,7 @@ before and behind it, so that a store that misses it by that much is seen.
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,10 @@ from .dtypes import BY_TORCH
 
 # Larger ones are left as torch made them: who asks for so much needs the memory.
 _LARGEST_GUARDED_BYTES = 32 << 30
-# Blocks stay until they are checked; beyond this they are checked at once.
-_MOST_KEPT_BYTES = 8 << 30
+# Blocks stay until they are checked; beyond this they are checked at once, and those nobody uses are let go.
+_MOST_KEPT_BYTES = 2 << 30
+# What `sys.getrefcount` counts of a block whose tensor is gone: our record, and its own argument.
+_REFERENCES_OF_DEAD = 2
 _MOST_KEPT = 4096
 
 TensorAt = Callable[[int, int, Any], torch.Tensor]
@@ -31,28 +34,7 @@ Place = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Damage:
-    """Bytes that were written around a tensor."""
-
-    maker: str
-    shape: list[int]
-    dtype: str
-    before: int
-    after: int
-    place: Place | None
-    """The user's line that made the tensor."""
-
-    @property
-    def message(self) -> str:
-        """One sentence for people."""
-        count = self.before + self.after
-        sides = [word for word, value in (("in front of", self.before), ("behind", self.after)) if value]
-        written = f"wrote {count} byte{'s' if count != 1 else ''} {' and '.join(sides)} the memory"
-        return f"{written} of a tensor that `{self.maker}` made (shape {self.shape}, {self.dtype})"
-
-
-@dataclass(frozen=True)
-class _Block:
+class Block:
     """One guarded tensor's memory."""
 
     whole: torch.Tensor
@@ -61,6 +43,25 @@ class _Block:
     shape: list[int]
     dtype: str
     place: Place | None
+    """The user's line that made it."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes that were written around a tensor."""
+
+    block: Block
+    before: int
+    after: int
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        count = self.before + self.after
+        sides = [word for word, value in (("in front of", self.before), ("behind", self.after)) if value]
+        written = f"wrote {count} byte{'s' if count != 1 else ''} {' and '.join(sides)} the memory"
+        block = self.block
+        return f"{written} of a tensor that `{block.maker}` made (shape {block.shape}, {block.dtype})"
 
 
 class Guards:
@@ -80,7 +81,7 @@ class Guards:
         self._user_place = user_place
         pattern = bytearray(secrets.token_bytes(GUARD_BYTES))
         self._pattern = torch.frombuffer(pattern, dtype=torch.uint8).to(device)
-        self._blocks: list[_Block] = []
+        self._blocks: list[Block] = []
         self._kept_bytes = 0
         self._damages: list[Damage] = []
 
@@ -109,6 +110,7 @@ class Guards:
         try:
             guarded = self._guarded(storage_bytes, geometry, maker)
         except torch.OutOfMemoryError:
+            self._let_go_of_dead()
             guarded = again()
         if guarded.device == self._device:
             poison.fill_storage(guarded.detach(), other=other_pattern)
@@ -132,14 +134,29 @@ class Guards:
         if requires_grad:
             tensor.requires_grad_()
         short = str(dtype).removeprefix("torch.")
-        self._blocks.append(_Block(whole, storage_bytes, maker, list(size), short, self._user_place()))
+        self._blocks.append(Block(whole, storage_bytes, maker, list(size), short, self._user_place()))
         self._kept_bytes += whole.numel()
-        if (
-            self._kept_bytes > _MOST_KEPT_BYTES or len(self._blocks) > _MOST_KEPT
-        ) and self._is_safe_to_wait():
-            self._synchronize()
-            self._check()
+        if self._kept_bytes > _MOST_KEPT_BYTES or len(self._blocks) > _MOST_KEPT:
+            self._let_go_of_dead()
         return tensor
+
+    def _let_go_of_dead(self) -> None:
+        """Check all blocks now; of those whose tensor is gone nothing more can be learnt."""
+        if not self._is_safe_to_wait():
+            return
+        self._synchronize()
+        blocks = self._blocks
+        self._check()
+        damaged = {id(damage.block) for damage in self._damages}
+        alive = [
+            block
+            for block in blocks
+            if sys.getrefcount(block.whole) > _REFERENCES_OF_DEAD and id(block) not in damaged
+        ]
+        # Where the living are too many, they are not looked at again.
+        self._blocks = alive if sum(block.whole.numel() for block in alive) <= _MOST_KEPT_BYTES else []
+        self._blocks = self._blocks[-_MOST_KEPT // 2 :]
+        self._kept_bytes = sum(block.whole.numel() for block in self._blocks)
 
     def _is_safe_to_wait(self) -> bool:
         """Nobody may wait while a CUDA graph is being recorded."""
@@ -154,14 +171,12 @@ class Guards:
         for block, is_damaged in zip(blocks, suspects, strict=True):
             if is_damaged:
                 before, after = (int(side.sum()) for side in self._sides(block))
-                self._damages.append(
-                    Damage(block.maker, block.shape, block.dtype, before, after, block.place)
-                )
+                self._damages.append(Damage(block, before, after))
 
-    def _differing(self, block: _Block) -> torch.Tensor:
+    def _differing(self, block: Block) -> torch.Tensor:
         return torch.cat(self._sides(block))
 
-    def _sides(self, block: _Block) -> tuple[torch.Tensor, torch.Tensor]:
+    def _sides(self, block: Block) -> tuple[torch.Tensor, torch.Tensor]:
         before = block.whole[: -(block.storage_bytes + GUARD_BYTES)]
         after = block.whole[-GUARD_BYTES:]
         return before != self._pattern[: before.numel()], after != self._pattern[:GUARD_BYTES]

@@ -72,7 +72,7 @@ def _import_everything(*, on_gpu: bool) -> None:
 
     candidate.warm_up(on_gpu=on_gpu)
     judge.warm_up()
-    if torch.cuda.is_initialized() or torch._C._cuda_isInBadFork():
+    if on_gpu and (torch.cuda.is_initialized() or getattr(torch._C, "_cuda_isInBadFork", bool)()):
         # A context does not survive a fork: every runner would fail.
         raise RuntimeError("CUDA was initialised before the fork")
 
