@@ -38,11 +38,19 @@ _PATIENCE_S = 120.0
 class Worker:
     """A supervisor process, its replies by id, and a scratch folder for user files."""
 
-    def __init__(self, python: str = sys.executable, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        python: str = sys.executable,
+        environment: dict[str, str] | None = None,
+        device: tuple[str, str] | None = None,
+        main_file: Path = WORKER,
+    ) -> None:
+        """`device`: the GPU that it is started for, its name for people and what CUDA calls it."""
         self.folder = Path(tempfile.mkdtemp(prefix="warpsmith-test-"))
+        on_device = ["--device", device[0], "--visible", device[1]] if device else []
         with open(self.folder / "stderr.txt", "wb") as stderr:
             self.process = subprocess.Popen(
-                [python, "-I", "-X", "utf8", str(WORKER)],
+                [python, "-I", "-X", "utf8", str(main_file), *on_device],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

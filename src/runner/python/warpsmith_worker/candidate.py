@@ -5,6 +5,7 @@ It never sees a seed, an expected value or the judge's own memory, and says only
 
 import contextlib
 import faulthandler
+import functools
 import importlib
 import inspect
 import os
@@ -20,12 +21,13 @@ from typing import Any
 import numpy
 import torch
 
-from . import interpreter, limits, memory, messages
+from . import event_clock, interpreter, memory, messages, timing
 from .channel import Channel, Message
-from .cuda_shim import Shim, name_device_alike
+from .device_stage import DeviceStage
 from .dtypes import by_name
 from .errors import UserFiles
-from .faults import InterpreterFailed, describe_fault
+from .faults import InterpreterFailed, describe_fault, ours
+from .host_stage import HostStage
 from .loading import import_user_file
 from .module_candidate import ModuleCandidate
 from .module_role import Unusable
@@ -34,22 +36,32 @@ from .returned import EarlierResults, Output, flatten, hand_over
 from .widening import in_float64
 
 _PROGRESS_EVERY_S = 0.1
+# What a process ends with whose context an error has made useless.
+_BROKEN_CONTEXT_STATUS = 17
+
+Stage = HostStage | DeviceStage
 
 
-def warm_up() -> None:
+def warm_up(*, on_gpu: bool = False) -> None:
     """Imports and first calls that are safe before the fork, so that no runner pays for them."""
     torch.softmax(torch.zeros(2, 2), -1)
-    for module in pkgutil.iter_modules(interpreter.__path__, f"{interpreter.__name__}."):
-        importlib.import_module(module.name)
     # The interpreter asks it for the names that kernels may use, at the first launch.
     with contextlib.suppress(ImportError):
         importlib.import_module("triton.compiler.code_generator")
+    if on_gpu:
+        return
+    for module in pkgutil.iter_modules(interpreter.__path__, f"{interpreter.__name__}."):
+        importlib.import_module(module.name)
 
 
-def serve(sock: socket.socket) -> None:
-    """Answer the supervisor until it is gone; `open` comes first and once."""
+def serve(sock: socket.socket, *, on_gpu: bool = False, blocking: bool = False) -> None:
+    """Answer the supervisor until it is gone; `open` comes first and once.
+
+    `blocking`: on a GPU the host waits for every launch.
+    """
     channel = Channel(sock, blocking=True)
-    candidate = Candidate(channel)
+    stage: Stage = DeviceStage(blocking=blocking) if on_gpu else HostStage()
+    candidate = Candidate(channel, stage)
     while (received := channel.receive()) is not None:
         request, descriptors = received
         answer = candidate.answer(request, descriptors)
@@ -60,17 +72,18 @@ def serve(sock: socket.socket) -> None:
         if os.getpid() != candidate.pid:
             os._exit(0)
         channel.send(_well_formed(request["op"], answer))
+        if stage.is_broken:
+            os._exit(_BROKEN_CONTEXT_STATUS)
     os._exit(0)
 
 
 class Candidate:
     """One user file, loaded."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, stage: Stage) -> None:
         self.channel = channel
         self.pid = os.getpid()
-        self.shim = Shim()
-        self.shim.install()
+        self.stage = stage
         self.files: UserFiles | None = None
         self.entry: Callable[..., Any] | None = None
         self.problem: Problem | None = None
@@ -83,6 +96,7 @@ class Candidate:
         """What a call returned that asked for it to be held."""
         self.mapped: tuple[str, dict[str, Any]] = ("", {})
         """The inputs of the latest case: it is called again on the very same tensors."""
+        self.timing = timing.Timing(self._memory_to_time, self._plain_call, self._is_refused, stage.deliver)
         _seed_afresh()
         # On a crash the lines that ran stand at the end of its output.
         faulthandler.enable(file=2)
@@ -92,34 +106,38 @@ class Candidate:
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """The answer to one request."""
-        if request["op"] == "open":
-            return self.open(request)
-        if request["op"] == "recopy":
-            return self.recopy(request, descriptors)
-        return self.run(request, descriptors)
+        handlers: dict[str, Callable[[Message, list[int]], Message]] = {
+            "open": self.open,
+            "run": self.run,
+            "recopy": self.recopy,
+            "probe": self.probe,
+            **dict.fromkeys(timing.OPS, self.time),
+        }
+        return handlers[request["op"]](request, descriptors)
 
-    def open(self, request: Message) -> Message:
+    def probe(self, request: Message, descriptors: list[int]) -> Message:
+        """Asked once of the first process on a GPU, before any user code."""
+        if not isinstance(self.stage, DeviceStage):
+            return {"done": {"refused": "there is no GPU"}}
+        return self.stage.probe(request, descriptors)
+
+    def open(self, request: Message, _descriptors: list[int]) -> Message:
         """Import the file and find its entry: `Opened` or `Raised`."""
         folders = [os.path.dirname(os.path.abspath(request["path"])), *request["search_paths"]]
         self.files = files = UserFiles(request["text_path"], request["path"], folders)
-        self.shim.is_users_file = lambda filename: files.shown(filename) is not None
-        self.shim.on_uninitialised = interpreter.register_uninitialised
         os.environ.update(request["environment"])
         began = time.perf_counter()
         try:
-            limits.limit_address_space(request["address_space_bytes"])
-            user_paths = interpreter.UserPaths(text_path=files.text_path, path=files.path, folders=folders)
-            _ours(interpreter.install, user_paths)
-            interpreter.refuse_host_memory(self.shim.host.holds)
-            _ours(name_device_alike)
-            with self.shim.active(poisons=True):
+            self.stage.open(request, files)
+            with self.stage.active(poisons=True):
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
                 self.entry = _find_entry(module, request["entry"], files.path)
                 told = self._take_role(module, self.entry, request.get("module"))
+            self.stage.settle(None, returned=False)
             parameters = _parameters(self.entry)
             self.positional_only = _positional_only(self.entry)
         except BaseException as error:
-            return {"raised": describe_fault(error, files)}
+            return {"raised": self.stage.describe(error, files, None, None)}
         import_ms = (time.perf_counter() - began) * 1e3
         return {"done": {"parameters": parameters, "import_ms": import_ms, "problem": told}}
 
@@ -139,15 +157,7 @@ class Candidate:
         try:
             case = self._memory_of(request, descriptors)
             options, widened = request["interpreter"], request.get("widened", False)
-            session = _ours(
-                interpreter.Session,
-                max_programs=options["max_programs"],
-                compare_values=options["compare_values"],
-                sampling_seed=options.get("sampling_seed", 0),
-                on_progress=self._progress,
-                program_order=options.get("program_order", "forward"),
-                autotune=options.get("autotune", "drawn"),
-            )
+            session = self.stage.session(options, self._progress)
             self._make_module(case.arguments, options)
             arguments = case.arguments
             if widened and self.problem is not None:
@@ -158,8 +168,9 @@ class Candidate:
             began = time.perf_counter()
             with widens:
                 returned = self._call(session, arguments, options)
+            self.stage.settle(session, returned=True)
             run_ms = (time.perf_counter() - began) * 1e3
-            report = _ours(session.report)
+            report = ours(session.report)
             values_matter = options["compare_values"]
             if case.destinations:
                 returned = case.written(returned)
@@ -168,6 +179,7 @@ class Candidate:
             described = case.hand_over(
                 returned, session if values_matter else None, self._is_refused, widened=widened
             )
+            self.stage.deliver()
             self._mark_returned_before(returned, described)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
@@ -177,27 +189,21 @@ class Candidate:
         """Make the object of a KernelBench candidate, outside of what is judged. Raises Unusable."""
         if not isinstance(self.entry, ModuleCandidate) or self.entry.is_made_for(arguments):
             return
-        making = _ours(
-            interpreter.Session,
-            max_programs=None,
-            compare_values=True,
-            sampling_seed=0,
-            on_progress=self._progress,
-        )
-        _ours(making.__enter__)
+        making = self.stage.session({"max_programs": None, "compare_values": True}, self._progress)
+        ours(making.__enter__)
         try:
-            with self.shim.active(poisons=options["compare_values"]):
+            with self.stage.active(poisons=options["compare_values"]):
                 self.entry.make(arguments)
         finally:
-            _ours(making.__exit__, None, None, None)
-        if _ours(making.report).get("launches"):
+            ours(making.__exit__, None, None, None)
+        if ours(making.report).get("launches"):
             name = self.entry.name
             told = f"the constructor of `{name}` launches a kernel; only what `forward` launches is judged"
             raise Unusable("not-built", told)
 
     def _is_refused(self, value: torch.Tensor) -> bool:
         """Whether a returned value lies in the wrong memory; a KernelBench reference works on the CPU."""
-        return self.problem is None and self.shim.host.holds(value)
+        return self.problem is None and self.stage.is_in_wrong_memory(value)
 
     def _mark_returned_before(self, returned: Any, described: list[Message]) -> None:
         """Say which values are the memory of an earlier result, and remember these."""
@@ -209,20 +215,44 @@ class Candidate:
     def recopy(self, request: Message, descriptors: list[int]) -> Message:
         """Copy what was held into the outputs of a case once more: `Recopied`."""
         try:
-            case = _CaseMemory({"inputs": [], "arguments": [], **request}, descriptors)
+            case = _CaseMemory({"inputs": [], "arguments": [], **request}, descriptors, self.stage)
             described = [
-                hand_over(value, output, {}, None, self.shim.host.holds, copies=True)
+                hand_over(value, output, {}, None, self.stage.is_in_wrong_memory, copies=True)
                 for value, output in zip(self.held, case.outputs, strict=False)
             ]
+            self.stage.deliver()
         except BaseException as error:
             return {"raised": self._raised_while_running(error, None)}
         return {"done": {"copied": [value.get("copied", False) for value in described]}}
 
+    def time(self, request: Message, descriptors: list[int]) -> Message:
+        """One step of a timing, see `timing`: what is done there, or `Raised`."""
+        try:
+            return {"done": self.timing.answer(request, descriptors)}
+        except (event_clock.NoGpu, timing.NotOpen) as error:
+            return {"raised": describe_fault(InterpreterFailed(str(error)), self.files)}
+        except BaseException as error:
+            return {"raised": self._raised_while_running(error, None)}
+
+    def _memory_to_time(self, request: Message, descriptors: list[int]) -> "_CaseMemory":
+        case = self._memory_of(request, descriptors)
+        self._make_module(case.arguments, {"compare_values": False})
+        return case
+
+    def _plain_call(self, arguments: dict[str, Any]) -> Callable[[], Any]:
+        """A call of the entry with nothing of ours around it."""
+        names = [name for name in self.positional_only if name in arguments]
+        by_name = {name: value for name, value in arguments.items() if name not in names}
+        return functools.partial(self.entry, *[arguments[name] for name in names], **by_name)
+
     def _memory_of(self, request: Message, descriptors: list[int]) -> "_CaseMemory":
-        name, known = self.mapped
+        name, known = self.mapped[0], self.mapped[1] or None
         # The old ones go before the new ones come.
         self.mapped = ("", {})
-        case = _CaseMemory(request, descriptors, known if name == request["case"] else None)
+        if name != request["case"]:
+            known = None
+            self.stage.forget_case()
+        case = _CaseMemory(request, descriptors, self.stage, known)
         self.mapped = (request["case"], case.inputs)
         return case
 
@@ -232,15 +262,15 @@ class Candidate:
         names = [name for name in self.positional_only if name in arguments]
         positional = [arguments[name] for name in names]
         by_name = {name: value for name, value in arguments.items() if name not in names}
-        _ours(session.__enter__)
+        ours(session.__enter__)
         try:
             other_poison = options.get("other_poison", False)
-            with self.shim.active(poisons=options["compare_values"], other_pattern=other_poison):
+            with self.stage.active(poisons=options["compare_values"], other_pattern=other_poison):
                 returned = self.entry(*positional, **by_name)
         except BaseException as error:
-            _ours(session.__exit__, type(error), error, error.__traceback__)
+            ours(session.__exit__, type(error), error, error.__traceback__)
             raise
-        _ours(session.__exit__, None, None, None)
+        ours(session.__exit__, None, None, None)
         return returned
 
     def _raised_while_running(self, error: BaseException, session: Any) -> Message:
@@ -250,7 +280,7 @@ class Candidate:
                 report = session.report()
             except BaseException as second:
                 error = InterpreterFailed(f"its report failed: {second!r:.500}")
-        raised = describe_fault(error, self.files, report.get("unsupported"))
+        raised = self.stage.describe(error, self.files, report.get("unsupported"), session)
         raised["launches"] = report.get("launches", [])
         raised["findings"] = report.get("findings", [])
         return raised
@@ -269,14 +299,6 @@ def _well_formed(op: str, answer: Message) -> Message:
     except messages.Malformed as error:
         fault = InterpreterFailed(f"its report does not follow the protocol: {error}")
         return {"raised": describe_fault(fault, None)}
-
-
-def _ours(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call our own interpreter: whatever goes wrong in there is never the kernel's fault."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        raise InterpreterFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _find_entry(module: Any, name: str, path: str) -> Callable[..., Any]:
@@ -307,9 +329,18 @@ def _positional_only(entry: Callable[..., Any]) -> list[str]:
 class _CaseMemory:
     """A case's inputs and outputs, mapped into this process."""
 
-    def __init__(self, request: Message, descriptors: list[int], known: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        request: Message,
+        descriptors: list[int],
+        stage: Stage,
+        known: dict[str, Any] | None = None,
+    ) -> None:
         """`known` are the inputs as they were mapped before. Raises MemoryError when there is no room."""
         self._descriptors = iter(descriptors)
+        self._stage = stage
+        stage.begin()
+        self._filled = request.get("interpreter", {}).get("compare_values", True)
         self.inputs = {item["name"]: self._input(item, known) for item in request["inputs"]}
         self.outputs = [Output(item, self._storage(item)) for item in request["outputs"]]
         self.destinations = {
@@ -330,9 +361,9 @@ class _CaseMemory:
         dtype, shape = by_name(output.spec["dtype"]).torch, output.spec["shape"]
         strides = memory.contiguous_strides(shape)
         if output.storage is None:
-            return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype)
+            return memory.empty_view(dtype, shape, strides)
         tensor = memory.view_storage(output.storage, dtype, shape, strides)
-        interpreter.register_uninitialised(tensor)
+        self._stage.register_destination(tensor)
         return tensor
 
     def written(self, returned: Any) -> list[Any]:
@@ -359,8 +390,7 @@ class _CaseMemory:
         if "scalar" in item:
             return item["scalar"]
         if known is not None and item["name"] in known:
-            if item.get("has_memory"):
-                next(self._descriptors)
+            self._stage.skip(item, self._descriptors)
             tensor = known[item["name"]]
             # The judge may have written other values: to PyTorch that must look like any write.
             with contextlib.suppress(Exception):
@@ -373,9 +403,7 @@ class _CaseMemory:
         return memory.view_storage(storage, dtype, item["shape"], item["strides"], item["offset"])
 
     def _storage(self, item: Message) -> torch.Tensor | None:
-        if not item.get("has_memory"):
-            return None
-        return memory.map_storage(next(self._descriptors), item["storage_bytes"])
+        return self._stage.storage(item, self._descriptors, filled=self._filled)
 
     def hand_over(
         self,

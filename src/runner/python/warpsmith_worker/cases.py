@@ -24,6 +24,7 @@ class Case:
         """A candidate runs on it, or the judge compares it."""
         self._descriptors: dict[str, int] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._waiting_for_rest: list[Callable[[], None]] = []
 
     def fill(self, done: dict[str, Any], descriptors: list[int]) -> None:
         """Take what the judge prepared; descriptors belong to the tensors with memory, in order."""
@@ -51,6 +52,17 @@ class Case:
     def settle(self) -> None:
         """Do what waited."""
         waiting, self._waiting = self._waiting, []
+        for action in waiting:
+            action()
+
+    def when_idle(self, action: Callable[[], None]) -> None:
+        """Do it once nobody works on it; it is busy now."""
+        self._waiting_for_rest.append(action)
+
+    def rest(self) -> None:
+        """Nobody works on it any more: do what waited for that."""
+        self.busy = False
+        waiting, self._waiting_for_rest = self._waiting_for_rest, []
         for action in waiting:
             action()
 

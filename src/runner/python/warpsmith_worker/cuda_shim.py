@@ -81,7 +81,7 @@ def forward(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return func(*args, **kwargs)
 
 
-_UNINITIALISED = {
+UNINITIALISED = {
     torch.empty,
     torch.empty_like,
     torch.empty_strided,
@@ -89,6 +89,7 @@ _UNINITIALISED = {
     torch.Tensor.new_empty,
     torch.Tensor.new_empty_strided,
 }
+"""Functions that hand out memory as they find it."""
 
 
 class _CudaIsCpu(TorchFunctionMode):
@@ -115,7 +116,7 @@ class _CudaIsCpu(TorchFunctionMode):
         if func in _MOVES and to_host is not None:
             return self.shim.host.moved(args[0], result, to_host)
         self.shim.host.place(result, (*args, *kwargs.values()), to_host)
-        if func in _UNINITIALISED or (func is torch.Tensor.new and _is_size(args[1:])):
+        if func in UNINITIALISED or (func is torch.Tensor.new and is_size(args[1:])):
             self.shim.uninitialised(result)
         return result
 
@@ -150,7 +151,7 @@ def is_cuda_device(device: Any, *, or_index: bool = False) -> bool:
     return or_index and isinstance(device, int) and not isinstance(device, bool)
 
 
-def _is_size(args: tuple[Any, ...]) -> bool:
+def is_size(args: tuple[Any, ...]) -> bool:
     """Whether the arguments of a legacy constructor are a size, so that it makes uninitialised memory."""
     if len(args) == 1 and isinstance(args[0], torch.Size):
         return True
@@ -163,7 +164,7 @@ def _replace_tensor_methods(shim: Shim) -> None:
     # Its signature says nothing, like that of the original: TorchDynamo compares them when it is imported.
     def new(*args: Any, **kwargs: Any) -> Any:
         made = forward(_true_new, args, kwargs)
-        if args[0] is torch.Tensor and _is_size(args[1:]):
+        if args[0] is torch.Tensor and is_size(args[1:]):
             shim.uninitialised(made)
         return made
 

@@ -2,11 +2,13 @@
 
 import os
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from . import cuda_shim, interpreter
 from .errors import UserFiles, chain, describe, message_of
 from .module_role import Unusable
+from .place import is_gpu
 
 _OWN_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 # These only call the user's code: a missing entry or a wrong argument surfaces in them.
@@ -21,10 +23,20 @@ _CALLERS = tuple(
         "size_guard.py",
     )
 )
+# In these, torch and Triton are called on behalf of the user's code.
+_PASS_ON = tuple(os.path.join(_OWN_FOLDER, name) for name in ("cuda_shim.py", "guards.py", "launches.py"))
 
 
 class InterpreterFailed(Exception):
     """Our own code failed while it ran the user's: the case could not be run."""
+
+
+def ours(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call our own interpreter: whatever goes wrong in there is never the kernel's fault."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        raise InterpreterFailed(f"{type(error).__name__}: {error}") from error
 
 
 def describe_fault(
@@ -53,7 +65,8 @@ def describe_fault(
             raised["called_from"] = compile_error.called_from or []
     elif raised["code"] != "out-of-memory" and is_ours(error, files):
         raised["code"] = "unsupported"
-        raised["message"] = f"warpsmith's interpreter failed: {raised['message']}"
+        who = "worker" if is_gpu() else "interpreter"
+        raised["message"] = f"warpsmith's {who} failed: {raised['message']}"
     return raised
 
 
@@ -80,9 +93,7 @@ def is_ours(error: BaseException, files: UserFiles | None) -> bool:
         if files is not None and files.shown(filename) is not None:
             return False
         # What torch raises comes through the shim, which called it on behalf of somebody further out.
-        passed_on = frame.f_code is cuda_shim.forward.__code__ or (
-            passed_on and filename == cuda_shim.__file__
-        )
+        passed_on = frame.f_code is cuda_shim.forward.__code__ or (passed_on and filename in _PASS_ON)
         if filename.startswith(_OWN_FOLDER) and filename not in _CALLERS and not passed_on:
             return True
     return False

@@ -17,7 +17,8 @@ from .dtypes import BY_TORCH, by_name
 from .reference import Reference, ReferenceFailed
 
 if TYPE_CHECKING:
-    from .judge import Case, SharedTensor
+    from .judge import Case
+    from .shared import SharedTensor
 
 # Of the values' root mean square: a reference that is further off in the case's dtype says nothing about it.
 _LARGEST_ERROR_OF_RMS = 0.5
@@ -29,7 +30,9 @@ def inferred_outputs(reference: Reference, inputs: list[Message]) -> list[Messag
     """Dtypes and shapes that a reference returns, without computing a value. Raises ReferenceFailed."""
     arguments = [_without_values(spec) for spec in inputs]
     try:
-        returned = reference.in_dtype(arguments)
+        # What it makes itself is on the CPU, as without a GPU.
+        with torch.device("cpu"):
+            returned = reference.in_dtype(arguments)
     except ReferenceFailed as error:
         raise ReferenceFailed(
             f"{error}(it was called without values, to learn what it returns; say it in the comment, "

@@ -11,13 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from . import philox, profiles
+from . import device_draw, philox, profiles
 
 # Blocks at a time: the arrays of one step stay in the second-level cache.
 _CHUNK_BLOCKS = 8192
-_UNIFORM_16_SUM_MEAN = 131070
-# Of the sum of four uniform whole numbers on 0..65535.
-_UNIFORM_16_SUM_STD = float(np.sqrt(4 * (65536.0**2 - 1) / 12))
 _WIDEST_INTEGER_RANGE = 1 << 32
 
 
@@ -45,14 +42,13 @@ def draw(fill: Any, seed: int, position: int, first: int, count: int) -> npt.NDA
         sums = np.empty(2 * block_count)
         sums[0::2] = _halves(c0) + _halves(c1)
         sums[1::2] = _halves(c2) + _halves(c3)
-        z = (sums[:count] - _UNIFORM_16_SUM_MEAN) / _UNIFORM_16_SUM_STD
+        z = (sums[:count] - philox.HALVES_MEAN) / philox.HALVES_STD
         return float(parameters["mean"]) + float(parameters["std"]) * z
     word = _element_words(seed, position, first, count, substream=0)
     low, high = parameters["low"], parameters["high"]
     if kind == "uniform":
         return float(low) + (float(high) - float(low)) * (word / 2.0**32)
-    if not 0 < high - low <= _WIDEST_INTEGER_RANGE:
-        raise BadFill(f"integers from {low} up to {high}: the range must hold 1 to 2^32 values")
+    _check_range(low, high)
     return np.int64(low) + (word * np.uint64(high - low) >> np.uint64(32)).astype(np.int64)
 
 
@@ -62,6 +58,9 @@ def perturbed(values: torch.Tensor, relative: float, seed: int, position: int, d
     There are 32 draws.
     """
     count = values.numel()
+    if values.is_cuda:
+        of_gpu = device_draw.signs(count, seed, position, draw, values.device).reshape(values.shape)
+        return values.to(torch.float64) * (of_gpu * relative + 1)
     word = _element_words(seed, position, 0, count, substream=profiles.PERTURBATION_SUBSTREAM)
     signs = torch.from_numpy(np.where(word >> np.uint64(draw) & np.uint64(1), 1.0, -1.0)).reshape(
         values.shape
@@ -80,7 +79,7 @@ def fill_tensor(target: torch.Tensor, fill: Any, seed: int, position: int) -> No
         _fill_flat(target.view(-1), fill, seed, position)
         return
     _refuse_overlap(target.shape, target.stride())
-    values = torch.empty(target.shape, dtype=target.dtype)
+    values = torch.empty(target.shape, dtype=target.dtype, device=target.device)
     _fill_flat(values.view(-1), fill, seed, position)
     for dim, stride in enumerate(target.stride()):
         if stride == 0:
@@ -89,6 +88,16 @@ def fill_tensor(target: torch.Tensor, fill: Any, seed: int, position: int) -> No
 
 
 def _fill_flat(target: torch.Tensor, fill: Any, seed: int, position: int) -> None:
+    if target.is_cuda:
+        kind, parameters = _kind_of(fill)
+        if kind != "profiled":
+            fill_in_place(target, kind, parameters, seed, position)
+            return
+        # Some profiles take functions of which no two libraries make the same bits.
+        on_host = torch.empty(target.shape, dtype=target.dtype, device="cpu")
+        _fill_flat(on_host, fill, seed, position)
+        target.copy_(on_host)
+        return
     step = 4 * _CHUNK_BLOCKS
     for first in range(0, target.numel(), step):
         count = min(step, target.numel() - first)
@@ -97,6 +106,26 @@ def _fill_flat(target: torch.Tensor, fill: Any, seed: int, position: int) -> Non
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 values = values.astype(np.float32)
         target[first : first + count].copy_(torch.from_numpy(values))
+
+
+def fill_in_place(
+    target: torch.Tensor, kind: str, parameters: dict[str, Any], seed: int, position: int
+) -> None:
+    """Draw a flat tensor where it lies. The bits are those that the host would draw."""
+    if kind == "integers":
+        _check_range(parameters["low"], parameters["high"])
+    step = device_draw.CHUNK_ELEMENTS
+    for first in range(0, target.numel(), step):
+        count = min(step, target.numel() - first)
+        values = device_draw.draw(kind, parameters, seed, position, first, count, target.device)
+        if values.dtype == torch.float64:
+            values = values.to(torch.float32)
+        target[first : first + count].copy_(values)
+
+
+def _check_range(low: int, high: int) -> None:
+    if not 0 < high - low <= _WIDEST_INTEGER_RANGE:
+        raise BadFill(f"integers from {low} up to {high}: the range must hold 1 to 2^32 values")
 
 
 def _draw_profiled(

@@ -6,7 +6,7 @@ The place of a maximum is any of two where values are equal: torch promises no o
 import numpy as np
 import torch
 
-from . import philox, profiles
+from . import device_draw, philox, profiles
 from .compare import Truth
 from .dtypes import ElementType
 from .reference import ReferenceFailed
@@ -30,9 +30,12 @@ def reordered(values: torch.Tensor, relative: float, seed: int, position: int, *
     `back` moves all by as much the other way: of two equal values each is the larger one once.
     """
     count = values.numel()
-    blocks = philox.blocks(seed, position, 0, -(-count // 4), profiles.ORDER_SUBSTREAM)
-    words = np.concatenate(blocks)[:count]
-    moves = torch.from_numpy(words.astype(np.float64) / 2.0**31 - 1).reshape(values.shape)
+    if values.is_cuda:
+        moves = device_draw.moves(count, seed, position, values.device).reshape(values.shape)
+    else:
+        blocks = philox.blocks(seed, position, 0, -(-count // 4), profiles.ORDER_SUBSTREAM)
+        words = np.concatenate(blocks)[:count]
+        moves = torch.from_numpy(words.astype(np.float64) / 2.0**31 - 1).reshape(values.shape)
     moves = -moves if back else moves
     return values.to(torch.float64) * (1 + relative * moves) + _SMALLEST_CHANGE * moves
 

@@ -15,12 +15,15 @@ from typing import Any, Literal
 
 import torch
 
-from . import compare, foreign, inputs, integers, memory, poison, taken
+from . import ceilings, compare, foreign, inputs, integers, memory, place, poison, taken
 from .channel import Channel, Message
 from .compare import Tolerance, Truth
-from .dtypes import ElementType, UnsupportedDtype, by_name
+from .dtypes import UnsupportedDtype, by_name
 from .errors import describe
+from .event_clock import NoGpu
+from .judge_device import JudgeDevice, is_broken, precision
 from .reference import Reference, ReferenceFailed, check_shapes, coarsen
+from .shared import CaseMemory, Files, MakeShared, Refused, SharedTensor, input_record, storage_bytes
 
 _OTHER_SEED = 0x9E3779B97F4A7C15
 # Elements that must be compared before an impostor that fits them all says something of a tolerance.
@@ -31,67 +34,6 @@ _PERTURBATIONS = 6
 # There and back.
 _ORDERS = 2
 _LONGEST_FAULT = 4096
-
-
-class Refused(Exception):
-    """A request that cannot be served; `code` goes into the `failed` answer."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass
-class SharedTensor:
-    """One input or output whose memory a candidate maps as well."""
-
-    key: str
-    name: str
-    element: ElementType
-    shape: list[int]
-    strides: list[int]
-    descriptor: int | None
-    """None when it has no bytes."""
-    shared: torch.Tensor | None
-    """The storage as the candidate sees it (uint8); None when it is not looked at."""
-    private: torch.Tensor | None = None
-    """What the judge put there (uint8); of inputs only."""
-    offset: int = 0
-    """In elements, from the beginning of the storage."""
-
-    @property
-    def storage_bytes(self) -> int:
-        return memory.storage_elements(self.shape, self.strides, self.offset) * self.element.itemsize
-
-    def view(self, storage: torch.Tensor | None) -> torch.Tensor:
-        """The tensor over one of its storages."""
-        if self.descriptor is None:
-            return memory.empty_view(self.element.torch, self.shape, self.strides)
-        if storage is None:
-            raise Refused("not-comparable", f"{self.name} was left untouched")
-        return memory.view_storage(storage, self.element.torch, self.shape, self.strides, self.offset)
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the candidate sees other bytes than the judge put there."""
-        return (
-            self.shared is not None
-            and self.private is not None
-            and not torch.equal(self.shared, self.private)
-        )
-
-    def record(self) -> Message:
-        """What the supervisor and a candidate may know about it."""
-        return {
-            "key": self.key,
-            "name": self.name,
-            "dtype": self.element.name,
-            "shape": self.shape,
-            "strides": self.strides,
-            "offset": self.offset,
-            "storage_bytes": self.storage_bytes,
-            "has_memory": self.descriptor is not None,
-        }
 
 
 @dataclass
@@ -105,6 +47,9 @@ class Case:
     inputs: list[SharedTensor | Any]
     outputs: list[SharedTensor]
     values_matter: bool
+    memory: CaseMemory = field(default_factory=Files)
+    written_outside: list[str] = field(default_factory=list)
+    """Tensors around which somebody wrote, until it is told."""
     truths: list[Truth] | None = None
     nulls: dict[int | Literal["coarse"], list[torch.Tensor]] = field(default_factory=dict)
     first_outputs: list[torch.Tensor] | None = None
@@ -116,6 +61,16 @@ class Case:
     def arguments(self) -> list[Any]:
         """Inputs for a reference, from the judge's own copies."""
         return [item.view(item.private) if isinstance(item, SharedTensor) else item for item in self.inputs]
+
+    def send(self) -> None:
+        """Let a candidate see what the judge wrote."""
+        for item in [*self.tensors(), *self.outputs]:
+            item.send()
+
+    def fetch(self) -> None:
+        """Look at what a candidate left."""
+        for item in [*self.tensors(), *self.outputs]:
+            item.fetch()
 
     def close_descriptors(self) -> None:
         """The supervisor has its own; mappings stay."""
@@ -136,10 +91,10 @@ def warm_up() -> None:
     compare.measure(values, truth, element, Tolerance(1, 1, 1, 1), written_only=False)
 
 
-def serve(sock: socket.socket) -> None:
-    """Answer the supervisor until it is gone."""
+def serve(sock: socket.socket, device: str | None = None) -> None:
+    """Answer the supervisor until it is gone; `device` is the name of the GPU, when there is one."""
     channel = Channel(sock, blocking=True)
-    judge = Judge()
+    judge = Judge(JudgeDevice(device) if device else None)
     while (received := channel.receive()) is not None:
         request, _descriptors = received
         answer, descriptors = judge.answer(request)
@@ -150,7 +105,8 @@ def serve(sock: socket.socket) -> None:
 class Judge:
     """Holds definitions and cases."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: JudgeDevice | None = None) -> None:
+        self.device = device
         self.references: dict[str, Reference] = {}
         self.cases: dict[str, Case] = {}
         self._sent: Case | None = None
@@ -168,10 +124,20 @@ class Judge:
             "repeat": self._repeat,
             "compare": self._compare,
             "release": self._release,
+            "ceilings": self._ceilings,
         }
+        if self.device is not None:
+            if self.device.unusable is not None:
+                return self.device.unusable, []
+            handlers.update(self.device.handlers())
+        return self._answered(handlers, request)
+
+    def _answered(
+        self, handlers: dict[str, Callable[..., Any]], request: Message
+    ) -> tuple[Message, list[int]]:
         descriptors: list[int] = []
         try:
-            answer, descriptors = handlers[request["op"]](request)
+            answer, descriptors = self._tried(handlers[request["op"]], request)
         except Refused as error:
             answer = _failed(error.code, str(error))
         except ReferenceFailed as error:
@@ -183,17 +149,37 @@ class Judge:
         except (MemoryError, OSError) as error:
             answer = _failed("out-of-memory", f"no memory for the case: {error}")
         except Exception as error:
-            if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+            if place.lacks_memory(error):
                 answer = _failed("out-of-memory", f"no memory for the case: {error}")
             else:
                 answer = _failed("judge-failed", traceback.format_exc()[-_LONGEST_FAULT:])
+                if self.device is not None and is_broken(error):
+                    # Nothing can be computed in this context any more.
+                    os._exit(1)
         return answer, descriptors
+
+    def _tried(self, handler: Callable[..., Any], request: Message) -> tuple[Message, list[int]]:
+        """Once more with all memory that is only kept for later, where a GPU has too little."""
+        try:
+            return handler(request)
+        except Exception as error:
+            if self.device is None or not place.lacks_memory(error):
+                raise
+        # Not above: the exception's frames hold tensors.
+        self.device.free_memory()
+        return handler(request)
 
     def close_sent(self) -> None:
         """Close the descriptors of the case that was just handed over."""
         if self._sent is not None:
             self._sent.close_descriptors()
             self._sent = None
+
+    def _ceilings(self, request: Message) -> tuple[Message, list[int]]:
+        try:
+            return {"done": ceilings.measure(request["wall_s"])}, []
+        except NoGpu as error:
+            raise Refused("no-gpu", str(error)) from error
 
     def _define(self, request: Message) -> tuple[Message, list[int]]:
         name = request["definition"]
@@ -215,9 +201,12 @@ class Judge:
             outputs = foreign.inferred_outputs(reference, specs)
         values_matter = not any(inputs.is_untouched(spec.get("fill")) for spec in specs)
         case = Case(reference, request["seed"], specs, [], [], values_matter)
-        return self._add_case(
-            request["case"], case, outputs, lambda: map(self._make_input, specs, repeat(case), count())
-        )
+        tensors = [spec for spec in specs if spec["kind"] != "scalar"]
+
+        def make(make_shared: MakeShared) -> Iterable[SharedTensor | Any]:
+            return map(self._make_input, specs, repeat(case), count(), repeat(make_shared))
+
+        return self._add_case(request["case"], case, outputs, tensors, make)
 
     def _derive(self, request: Message) -> tuple[Message, list[int]]:
         """Another case for a reference that is not ours: the same inputs, widened, changed, or drawn anew."""
@@ -231,25 +220,30 @@ class Judge:
         case = Case(None, origin.seed, origin.specs, [], [], True)
         outputs = [foreign.widened(spec) if widened else spec for spec in request["outputs"]]
 
-        def make() -> Iterator[SharedTensor | Any]:
+        tensors = [_copy_spec(item, widened=widened) for item in origin.tensors()]
+
+        def make(make_shared: MakeShared) -> Iterator[SharedTensor | Any]:
+            specs = iter(tensors)
             for position, (item, value) in enumerate(zip(origin.inputs, arguments, strict=True)):
                 is_tensor = isinstance(item, SharedTensor)
-                yield _shared_copy(position, item, value, widened=widened) if is_tensor else value
+                yield _shared_copy(position, next(specs), value, make_shared) if is_tensor else value
 
-        return self._add_case(request["case"], case, outputs, make)
+        return self._add_case(request["case"], case, outputs, tensors, make)
 
     def _take(self, request: Message) -> tuple[Message, list[int]]:
         """A case whose inputs hold what a reference's process left in the outputs of another one."""
-        drawn = taken.values(self._case({"case": request["of"]}))
-        case = Case(None, 0, request["inputs"], [], [], True)
-        make = partial(taken.inputs_of, request["inputs"], drawn, _make_shared)
-        return self._add_case(request["case"], case, request["outputs"], make)
+        drawn = taken.values(self._case_that_ran(request["of"]))
+        specs = request["inputs"]
+        case = Case(None, 0, specs, [], [], True)
+        tensors = [spec for spec in specs if spec["kind"] != "scalar"]
+        make = partial(taken.inputs_of, specs, drawn)
+        return self._add_case(request["case"], case, request["outputs"], tensors, make)
 
     def _retake(self, request: Message) -> tuple[Message, list[int]]:
         """Other drawn values in the same memory, and poison in the outputs again."""
         case = self._case(request)
         case.truths, case.nulls = None, {}
-        taken.refill(case.tensors(), taken.values(self._case({"case": request["of"]})))
+        taken.refill(case.tensors(), taken.values(self._case_that_ran(request["of"])))
         return self._rearm(request)
 
     def _reference_of(self, request: Message) -> Reference | None:
@@ -272,19 +266,26 @@ class Judge:
         name: str,
         case: Case,
         outputs: list[Message],
-        make_inputs: Callable[[], Iterable[SharedTensor | Any]],
+        tensors: list[Message],
+        make_inputs: Callable[[MakeShared], Iterable[SharedTensor | Any]],
     ) -> tuple[Message, list[int]]:
+        """`tensors` says of the inputs that are tensors how large they are."""
+        looked_at = outputs if case.values_matter else []
+        if self.device is not None:
+            case.memory = self.device.case_memory([storage_bytes(spec) for spec in [*tensors, *looked_at]])
         try:
-            case.inputs.extend(make_inputs())
-            for position, spec in enumerate(outputs if case.values_matter else ()):
-                case.outputs.append(self._make_output(spec, position))
+            case.inputs.extend(make_inputs(case.memory.make))
+            for position, spec in enumerate(looked_at):
+                case.outputs.append(_make_output(spec, position, case.memory.make))
+            case.send()
         except BaseException:
             case.close_descriptors()
+            case.memory.release()
             raise
         self.cases[name] = self._sent = case
         done = {
             "possible": True,
-            "inputs": [_input_record(spec, item) for spec, item in zip(case.specs, case.inputs, strict=True)],
+            "inputs": [input_record(spec, item) for spec, item in zip(case.specs, case.inputs, strict=True)],
             "outputs": [item.record() for item in case.outputs]
             if case.values_matter
             else [_unshared_output(spec) for spec in outputs],
@@ -292,10 +293,10 @@ class Judge:
         items = [*case.tensors(), *case.outputs]
         return {"done": done}, [item.descriptor for item in items if item.descriptor is not None]
 
-    def _make_input(self, spec: Message, case: Case, position: int) -> Any:
+    def _make_input(self, spec: Message, case: Case, position: int, make_shared: MakeShared) -> Any:
         if spec["kind"] == "scalar":
             return spec["value"]
-        item = _make_shared(f"input-{position}", spec, spec["strides"], mapped=case.values_matter)
+        item = make_shared(f"input-{position}", spec, spec["strides"], mapped=case.values_matter)
         if item.shared is not None:
             tensor = item.view(item.shared)
             if tensor.numel() * item.element.itemsize < item.storage_bytes:
@@ -303,12 +304,6 @@ class Judge:
                 poison.fill_storage(tensor)
             inputs.fill_tensor(tensor, spec["fill"], case.seed, position)
             item.private = item.shared.clone()
-        return item
-
-    def _make_output(self, spec: Message, position: int) -> SharedTensor:
-        strides = memory.contiguous_strides(spec["shape"])
-        item = _make_shared(f"output-{position}", spec, strides, mapped=True)
-        poison.fill_storage(item.view(item.shared))
         return item
 
     def _rearm(self, request: Message) -> tuple[Message, list[int]]:
@@ -319,6 +314,7 @@ class Judge:
                 item.shared.copy_(item.private)
         for output in case.outputs:
             poison.fill_storage(output.view(output.shared))
+        case.send()
         return {"done": {}}, []
 
     def _redraw(self, request: Message) -> tuple[Message, list[int]]:
@@ -334,9 +330,11 @@ class Judge:
 
     def _repeat(self, request: Message) -> tuple[Message, list[int]]:
         """Compare the outputs bit by bit with those of the first time this was asked."""
-        case = self._case(request)
+        case = self._case_that_ran(request["case"])
         storages = [
-            torch.empty(0, dtype=torch.uint8) if output.shared is None else output.shared
+            torch.empty(0, dtype=torch.uint8, device=place.current())
+            if output.shared is None
+            else output.shared
             for output in case.outputs
         ]
         if case.first_outputs is None:
@@ -348,11 +346,17 @@ class Judge:
         return {"done": {"outputs": found}}, []
 
     def _release(self, request: Message) -> tuple[Message, list[int]]:
-        self.cases.pop(request["case"], None)
+        case = self.cases.pop(request["case"], None)
+        if case is not None:
+            case.memory.release()
         return {"done": {}}, []
 
     def _compare(self, request: Message) -> tuple[Message, list[int]]:
-        case = self._case(request)
+        with precision(tf32=bool(request.get("tf32"))):
+            return self._compared(request)
+
+    def _compared(self, request: Message) -> tuple[Message, list[int]]:
+        case = self._case_that_ran(request["case"])
         if not case.values_matter:
             raise Refused("not-comparable", "the inputs of this case were left untouched")
         exact_if_agree = bool(request["exact_if_agree"])
@@ -360,6 +364,7 @@ class Judge:
         if len(tolerances) != len(case.outputs):
             raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
         changed = [item.name for item in case.tensors() if item.is_changed]
+        case.written_outside += case.memory.damaged([*case.tensors(), *case.outputs])
         if request.get("truth") is not None:
             self._take_truths(case, request["truth"])
         truths = _truths(case, any(tolerance.condition_factor for tolerance in tolerances))
@@ -378,13 +383,16 @@ class Judge:
             )
             nulls = _null_candidates(case, at, truth, tolerance) if request["null_candidates"] else []
             outputs.append({"name": output.name, **errors, "null_candidates": nulls})
-        return {"done": {"outputs": outputs, "inputs_changed": changed}}, []
+        done = {"outputs": outputs, "inputs_changed": changed}
+        if self.device is not None:
+            done["written_outside"], case.written_outside = case.written_outside, []
+        return {"done": done}, []
 
     def _take_truths(self, case: Case, truth: Message) -> None:
         """What a reference that is not ours left in the memory of its own cases."""
-        perturbed = [self._case({"case": of}) for of in truth["perturbed"]]
+        perturbed = [self._case_that_ran(of) for of in truth["perturbed"]]
         made = {
-            name: self._case({"case": of})
+            name: self._case_that_ran(of)
             for name, of in truth.items()
             if name != "perturbed" and of is not None
         }
@@ -393,6 +401,11 @@ class Judge:
             if name in made:
                 case.nulls[key] = foreign.values(made[name])
 
+    def _case_that_ran(self, name: str) -> Case:
+        case = self._case({"case": name})
+        case.fetch()
+        return case
+
     def _case(self, request: Message) -> Case:
         case = self.cases.get(request["case"])
         if case is None:
@@ -400,38 +413,27 @@ class Judge:
         return case
 
 
-def _make_shared(key: str, spec: Message, strides: list[int], *, mapped: bool) -> SharedTensor:
-    element = by_name(spec["dtype"])
-    if len(strides) != len(spec["shape"]):
-        raise Refused("bad-request", f"{spec['name']}: shape {spec['shape']} with strides {strides}")
-    offset = spec.get("offset", 0)
-    item = SharedTensor(key, spec["name"], element, spec["shape"], strides, None, None, offset=offset)
-    if item.storage_bytes:
-        item.descriptor = memory.create_file(key, item.storage_bytes)
-        try:
-            item.shared = memory.map_storage(item.descriptor, item.storage_bytes) if mapped else None
-        except (OSError, MemoryError):
-            os.close(item.descriptor)
-            raise
+def _make_output(spec: Message, position: int, make_shared: MakeShared) -> SharedTensor:
+    strides = memory.contiguous_strides(spec["shape"])
+    item = make_shared(f"output-{position}", spec, strides, mapped=True)
+    poison.fill_storage(item.view(item.shared))
     return item
 
 
-def _shared_copy(position: int, item: SharedTensor, value: torch.Tensor, *, widened: bool) -> SharedTensor:
-    """A tensor of its own with these values, contiguous, in float64 when it is to be widened."""
+def _copy_spec(item: SharedTensor, *, widened: bool) -> Message:
+    """A contiguous tensor of the same shape, in float64 when it is to be widened."""
     dtype = "float64" if widened and item.element.is_float else item.element.name
-    spec = {"name": item.name, "dtype": dtype, "shape": item.shape}
     strides = memory.contiguous_strides(item.shape)
-    copy = _make_shared(f"input-{position}", spec, strides, mapped=True)
+    return {"name": item.name, "dtype": dtype, "shape": item.shape, "strides": strides}
+
+
+def _shared_copy(position: int, spec: Message, value: torch.Tensor, make_shared: MakeShared) -> SharedTensor:
+    """A tensor of its own with these values."""
+    copy = make_shared(f"input-{position}", spec, spec["strides"], mapped=True)
     if copy.shared is not None:
         copy.view(copy.shared).copy_(value)
         copy.private = copy.shared.clone()
     return copy
-
-
-def _input_record(spec: Message, item: SharedTensor | Any) -> Message:
-    if isinstance(item, SharedTensor):
-        return item.record()
-    return {"name": spec["name"], "scalar": item}
 
 
 def _unshared_output(spec: Message) -> Message:
@@ -503,7 +505,7 @@ def _as_kind(values: torch.Tensor, output: SharedTensor, dtype: torch.dtype) -> 
         raise ReferenceFailed(
             f"the reference gives {values.dtype} for `{output.name}`, which is {output.element.name}"
         )
-    return values.to(dtype).contiguous()
+    return values.to(place.current(), dtype).contiguous()
 
 
 def _null_candidates(case: Case, at: int, truth: Truth, tolerance: Tolerance) -> list[Message]:
@@ -554,7 +556,7 @@ def _other_arguments(case: Case, draw: int) -> list[Any] | None:
     drawn = []
     for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
         if isinstance(item, SharedTensor):
-            tensor = torch.empty(item.shape, dtype=item.element.torch)
+            tensor = torch.empty(item.shape, dtype=item.element.torch, device=place.current())
             inputs.fill_tensor(tensor, spec["fill"], seed, position)
             drawn.append(tensor)
         else:

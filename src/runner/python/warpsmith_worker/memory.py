@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import torch
 
+from . import place
+
 _PAGE = mmap.PAGESIZE
 _ALIGNMENT_BYTES = 16
 _PROT_NONE = 0
@@ -101,7 +103,7 @@ def view_storage(
 
 def empty_view(dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
     """A tensor without elements."""
-    return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype)
+    return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=place.current())
 
 
 def _whole_pages(size_bytes: int) -> int:

@@ -56,6 +56,13 @@ def milliseconds(value: Any) -> float:
     return value
 
 
+def microseconds(value: Any) -> float:
+    """A finite duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise Malformed(f"expected microseconds, got {value!r:.40}")
+    return value
+
+
 def scalar(value: Any) -> Any:
     """A number, true, false, or nothing."""
     if value is None or isinstance(value, bool):
@@ -194,7 +201,33 @@ RAISED = record(
 )
 PROGRESS = record({"programs_done": U64, "programs": U64})
 RECOPIED = record({"copied": list_of(boolean)})
-EXPECTED_DONE = {"open": OPENED, "run": RAN, "recopy": RECOPIED}
+PROBED = record({}, {"refused": optional(text)})
+TIME_OPENED = record(
+    {
+        "pool_entries": U32,
+        "pool_bytes": U64,
+        "flush_bytes": U64,
+        "flush_us": microseconds,
+        "method": one_of(("events", "graph")),
+        "graph_refused": text,
+        "is_host_bound": boolean,
+        "host_us": microseconds,
+        "call_us": microseconds,
+    }
+)
+TIME_SAMPLED = record({"cold_us": microseconds, "warm_us": microseconds, "empty_us": microseconds})
+TIME_CLAIMED = record({"calls": whole(1, 1 << 32), "claimed_us": microseconds})
+EXPECTED_DONE = {
+    "open": OPENED,
+    "run": RAN,
+    "recopy": RECOPIED,
+    "probe": PROBED,
+    "time-open": TIME_OPENED,
+    "time-sample": TIME_SAMPLED,
+    "time-claim": TIME_CLAIMED,
+    "time-keep": record({"outputs": list_of(RETURNED)}),
+    "time-close": record({}),
+}
 
 
 def candidate_answer(op: str, message: dict[str, Any]) -> dict[str, Any]:

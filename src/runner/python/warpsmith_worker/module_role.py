@@ -103,4 +103,4 @@ def randomise_constants(model: torch.nn.Module, seed: int) -> None:
         scale = abs(float(value.detach().flatten()[0])) or 1.0
         change = 0.25 * scale * (2 * torch.rand(value.shape, generator=generator) - 1)
         with torch.no_grad():
-            value.add_(change.to(value.dtype))
+            value.add_(change.to(value.device, value.dtype))

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 Words = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
-_MULTIPLIER_0 = np.uint64(0xD2511F53)
-_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
-_WEYL_0 = 0x9E3779B9
-_WEYL_1 = 0xBB67AE85
-_ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+# Of the sum of four uniform whole numbers on 0..65535.
+HALVES_MEAN = 131070
+HALVES_STD = float(np.sqrt(4 * (65536.0**2 - 1) / 12))
+_MULTIPLIER_0, _MULTIPLIER_1 = map(np.uint64, MULTIPLIERS)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
@@ -26,7 +28,7 @@ def words(counter: Words, key: tuple[int, int]) -> Words:
     product_0 = np.empty_like(c0)
     product_1 = np.empty_like(c0)
     k0, k1 = key
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         np.multiply(c0, _MULTIPLIER_0, out=product_0)
         np.multiply(c2, _MULTIPLIER_1, out=product_1)
         # c0 = high(product_1) ^ c1 ^ k0; c2 = high(product_0) ^ c3 ^ k1; c1, c3 = low words.
@@ -38,8 +40,8 @@ def words(counter: Words, key: tuple[int, int]) -> Words:
         np.bitwise_xor(c2, np.uint64(k1), out=c2)
         np.bitwise_and(product_1, _LOW, out=c1)
         np.bitwise_and(product_0, _LOW, out=c3)
-        k0 = (k0 + _WEYL_0) & 0xFFFFFFFF
-        k1 = (k1 + _WEYL_1) & 0xFFFFFFFF
+        k0 = (k0 + WEYL[0]) & 0xFFFFFFFF
+        k1 = (k1 + WEYL[1]) & 0xFFFFFFFF
     return c0, c1, c2, c3
 
 

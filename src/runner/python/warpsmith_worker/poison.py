@@ -29,13 +29,15 @@ def fill_storage(tensor: torch.Tensor, *, other: bool = False) -> bool:
         _fill_truth(tensor, not other)
         return False
     # A tensor of its own over the storage: no autograd, no version counter, no views to mind.
-    whole = torch.empty(0, dtype=element.bits).set_(tensor.untyped_storage())
+    storage_device = tensor.untyped_storage().device
+    whole = torch.empty(0, dtype=element.bits, device=storage_device).set_(tensor.untyped_storage())
     whole.fill_(_OTHER[element.name] if other else element.poison)
     return True
 
 
 def _fill_truth(tensor: torch.Tensor, value: bool) -> None:
-    torch.empty(0, dtype=torch.int8).set_(tensor.untyped_storage()).fill_(int(value))
+    storage = tensor.untyped_storage()
+    torch.empty(0, dtype=torch.int8, device=storage.device).set_(storage).fill_(int(value))
 
 
 def mask(bits: torch.Tensor, element: ElementType) -> torch.Tensor | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from . import place
 from .channel import Message
 from .module_role import (
     INPUT,
@@ -97,10 +98,10 @@ class Problem:
         own = model.state_dict()
         for name, values in with_prefix(arguments, STATE).items():
             copy_state(own[name], values)
-        before = torch.get_rng_state()
+        before = place.generator_state()
         with torch.no_grad(), in_float64() if widened else contextlib.nullcontext():
             returned = model(*inputs)
-        if not torch.equal(before, torch.get_rng_state()):
+        if not torch.equal(before, place.generator_state()):
             raise Unusable(
                 "bad-problem",
                 f"{_name(self.model)}.forward draws random numbers (dropout in train mode does), so no "
@@ -116,7 +117,7 @@ class Problem:
         state = list(model.state_dict().values())
         set_seed(seeds["inputs_seed"])
         drawn = [value for value in self._inputs() if isinstance(value, torch.Tensor)]
-        return [value.detach() for value in drawn + state]
+        return [_placed(value.detach()) for value in drawn + state]
 
     def _inputs(self) -> list[Any]:
         values = _called(self.get_inputs)
@@ -131,7 +132,7 @@ class Problem:
                     "bad-problem",
                     f"get_inputs() returns a {kind} at position {at}; tensors and numbers can be judged",
                 )
-        return list(values)
+        return [_placed(value) for value in values]
 
     def _built(self, seed: int) -> torch.nn.Module:
         set_seed(seed)
@@ -139,11 +140,20 @@ class Problem:
         made = self.model(**init) if isinstance(init, dict) else self.model(*init)
         if not isinstance(made, torch.nn.Module):
             raise Unusable("bad-problem", f"{_name(self.model)} is no torch.nn.Module")
+        if place.is_gpu():
+            # Its constructor drew on the CPU, as it does without a GPU.
+            made = made.to(place.current())
         return made.eval() if self.evaluates else made
 
 
+def _placed(value: Any) -> Any:
+    """A tensor on the GPU, if there is one; without, whatever it was."""
+    return value.to(place.current()) if place.is_gpu() and isinstance(value, torch.Tensor) else value
+
+
 def _too_large(elements: str, most: int) -> Unusable:
-    told = f"inputs and weights have {elements} elements; the interpreter on a CPU takes at most {most:,}"
+    who = "a check" if place.is_gpu() else "the interpreter on a CPU"
+    told = f"inputs and weights have {elements} elements; {who} takes at most {most:,}"
     return Unusable("too-large", told)
 
 

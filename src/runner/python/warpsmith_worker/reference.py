@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from . import place
+from .cuda_errors import is_broken_context
 from .dtypes import ElementType
 from .widening import in_float64
 
@@ -47,18 +49,20 @@ class Reference:
             return self._call(self._run, widened)
 
     def _call(self, run: Callable[..., Any], inputs: list[Any]) -> list[torch.Tensor]:
-        before = torch.get_rng_state()
+        before = place.generator_state()
         try:
             with torch.no_grad():
                 returned = run(*inputs)
         except MemoryError:
             raise
         except Exception as error:
-            if "can't allocate memory" in str(error):
+            if place.lacks_memory(error):
                 raise MemoryError(str(error)) from error
+            if is_broken_context(error):
+                raise
             told = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
             raise ReferenceFailed(f"the reference of {self.definition} raised:\n{told}") from error
-        if not torch.equal(before, torch.get_rng_state()):
+        if not torch.equal(before, place.generator_state()):
             raise ReferenceFailed(
                 f"the reference of {self.definition} draws random numbers (dropout does), so it cannot say "
                 "what is right"

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from .cases import Case
 from .channel import Message
-from .runners import Job, Limits, Outcome, Runner, failed
+from .runners import BLOCKING, Job, Limits, Outcome, Runner, failed
+from .timing_requests import Timed, runners_of
 
 # Wall clock of a judge's step for which the server named none.
 _JUDGE_WALL_S = 120.0
+# The judge ends its measurements itself; only what hangs is stopped.
+_CEILINGS_GRACE_S = 10.0
+_NO_DEVICE = "this worker was started without a GPU"
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -39,10 +43,13 @@ class Requests:
             "retake": self._retake,
             "run": self._run,
             "recopy": self._recopy,
+            "time": self._time,
+            "ceilings": self._ceilings,
             "compare": self._compare,
             "redraw": self._redraw,
             "repeat": self._repeat,
             "release": self._release,
+            "device-state": self._device_state,
             "close": self._close,
         }
         handler = handlers.get(str(request.get("op")))
@@ -103,6 +110,7 @@ class Requests:
     def _compare(self, request: Request) -> None:
         message = _fields(request, "case", "tolerances", "written_only", "null_candidates", "exact_if_agree")
         message["truth"] = request.get("truth")
+        message["tf32"] = request.get("tf32", False)
 
         self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
 
@@ -120,6 +128,12 @@ class Requests:
         message = _fields(request, "case")
         self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
 
+    def _device_state(self, request: Request) -> None:
+        if self.supervisor.device is None:
+            self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
+        else:
+            self._ask_judge(request, {}, None, _JUDGE_WALL_S)
+
     def _ask_judge_when_idle(self, request: Request, message: Request, case: Case) -> None:
         if case.busy:
             self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
@@ -127,6 +141,11 @@ class Requests:
             self._ask_judge(request, message, case, float(request.get("wall_s", _JUDGE_WALL_S)))
 
     def _release(self, request: Request) -> None:
+        case = self.cases.get(request["case"])
+        if case is not None and case.busy and self.supervisor.device is not None:
+            # The memory goes to other cases, so whoever still writes there has to be gone.
+            case.when_idle(lambda: self._release(request))
+            return
         case = self.cases.remove(request["case"])
         if case is None or case.state == "lost":
             self.supervisor.reply(request, {"done": {}})
@@ -138,7 +157,7 @@ class Requests:
         def answered(outcome: Outcome, _descriptors: list[int]) -> None:
             # Only `prepare` is answered with descriptors.
             if case is not None:
-                case.busy = False
+                case.rest()
             if request["op"] == "define" and "done" not in outcome:
                 # What ended this judge would end the next one too.
                 self.definitions.pop(request["definition"], None)
@@ -151,7 +170,8 @@ class Requests:
     def _judge_runner(self) -> Runner:
         """The judge, started anew (with all definitions) when the last one ended."""
         if self.supervisor.judge is None:
-            self.supervisor.judge = self.supervisor.spawn("judge")
+            start = self.supervisor.device_start
+            self.supervisor.judge = self.supervisor.spawn("judge") if start is None else start.spawn_judge()
             for message, wall_s in self.definitions.values():
                 # Whether it compiles was answered when it was given.
                 job = Job("define", message, lambda _outcome, _descriptors: None, wall_s=wall_s)
@@ -163,9 +183,14 @@ class Requests:
     def _open(self, request: Request) -> None:
         if request["runner"] in self.supervisor.runners:
             raise ValueError(f"runner {request['runner']} is open already")
-        runner_limits = Limits(**_fields(request["limits"], *Limits.__annotations__))
-        runner = self.supervisor.spare or self.supervisor.spawn("candidate")
-        self.supervisor.spare = None
+        known = [name for name in Limits.__annotations__ if name in request["limits"]]
+        runner_limits = Limits(**_fields(request["limits"], *known))
+        if self.supervisor.device is not None and request.get("blocking"):
+            # A spare has its context already, and it does not wait for launches.
+            runner = self.supervisor.spawn(BLOCKING)
+        else:
+            runner = self.supervisor.spare or self.supervisor.spawn("candidate")
+            self.supervisor.spare = None
         self.supervisor.runners[request["runner"]] = runner
         runner.limits = runner_limits
         runner.output.tail_bytes = runner_limits.output_tail_bytes
@@ -173,6 +198,7 @@ class Requests:
         message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
         message["module"] = request.get("module")
         message["address_space_bytes"] = runner_limits.address_space_bytes
+        message["device_bytes"] = runner_limits.device_bytes
 
         def opened(outcome: Outcome, _descriptors: list[int]) -> None:
             self.supervisor.reply(request, outcome)
@@ -214,14 +240,14 @@ class Requests:
             if "done" in outcome:
                 self._submit_run(request, runner, case, inputs)
             else:
-                case.busy = False
+                case.rest()
                 self.supervisor.reply(request, outcome)
 
         self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
 
     def _submit_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
         def ran(outcome: Outcome, _descriptors: list[int]) -> None:
-            case.busy = False
+            case.rest()
             self.supervisor.reply(request, outcome)
 
         if case.state != "ready":
@@ -252,7 +278,7 @@ class Requests:
             case.busy = True
 
             def recopied(outcome: Outcome, _descriptors: list[int]) -> None:
-                case.busy = False
+                case.rest()
                 self.supervisor.reply(request, outcome)
 
             message = {"outputs": case.outputs}
@@ -261,6 +287,44 @@ class Requests:
             runner.submit(Job("recopy", message, recopied, descriptors, wall_s=wall_s, case=case.name))
 
         self._with_case(request, recopy)
+
+    def _time(self, request: Request) -> None:
+        if self.supervisor.device is None:
+            self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
+            return
+        try:
+            runners = runners_of(self.supervisor, request)
+        except KeyError as error:
+            self.supervisor.reply(request, failed("unknown-runner", f"runner {error} is not open"))
+            return
+
+        def time_it(case: Case) -> None:
+            if case.busy:
+                self.supervisor.reply(request, failed("case-busy", f"case {case.name} is still running"))
+                return
+            timed = Timed(request, case, runners)
+            case.busy, case.runs = True, 1
+
+            def ended(outcome: Outcome) -> None:
+                case.rest()
+                self.supervisor.reply(request, outcome)
+
+            def rearmed(outcome: Outcome, _descriptors: list[int]) -> None:
+                if "done" in outcome:
+                    timed.start(ended)
+                else:
+                    ended(outcome)
+
+            self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+
+        self._with_case(request, time_it)
+
+    def _ceilings(self, request: Request) -> None:
+        if self.supervisor.device is None:
+            self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
+            return
+        message = _fields(request, "wall_s")
+        self._ask_judge(request, message, None, float(request["wall_s"]) + _CEILINGS_GRACE_S)
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
         """Do it once the case is prepared; a case that could not be prepared says why."""

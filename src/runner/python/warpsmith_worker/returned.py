@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import memory
+from . import memory, place
 from .channel import Message
 from .dtypes import by_name
 
@@ -70,7 +70,9 @@ def hand_over(
     """
     if type(value) is not torch.Tensor:
         return {"type_name": type(value).__qualname__, "dtype": None}
-    if value.layout != torch.strided or memory_device(value) != "cpu":
+    if place.is_gpu() and memory_device(value) == "cpu":
+        return {"type_name": "torch.Tensor on the CPU", "dtype": None}
+    if value.layout != torch.strided or memory_device(value) != place.current().type:
         return {"type_name": f"torch.Tensor ({value.layout}, {memory_device(value)})", "dtype": None}
     if is_in_host_memory(value):
         return {"type_name": "torch.Tensor on the CPU", "dtype": None}

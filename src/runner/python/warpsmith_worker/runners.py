@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import messages, procfs
+from . import cuda_errors, messages, procfs
 from .channel import Channel, Message
 
 _PIPE_BYTES = 1 << 20
@@ -19,6 +19,9 @@ _DEFAULT_TAIL_BYTES = 64 << 10
 _READ_BYTES = 256 << 10
 # From the end of a runner's socket to the end of its process.
 _GRACE_S = 0.5
+
+BLOCKING = "blocking candidate"
+"""Kind of a runner on a GPU that waits for every launch: decided before its context opens."""
 
 Outcome = dict[str, Any]
 """`{"done": …}`, `{"raised": …}`, `{"died": …}` or `{"failed": …}`."""
@@ -37,6 +40,8 @@ class Limits:
     address_space_bytes: int
     resident_bytes: int
     output_tail_bytes: int
+    device_bytes: int = 0
+    """Of no meaning without a GPU; 0: no limit of ours."""
 
 
 @dataclass
@@ -251,3 +256,18 @@ class Runner:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
+
+
+def tell_assertion(answer: Outcome, runner: Runner) -> None:
+    """Put the text of a device-side assertion into the message: the driver only prints it."""
+    raised = answer.get("raised")
+    if raised is None or raised["code"] != "device-assert":
+        return
+    runner.output.read()
+    found = cuda_errors.assertion_in(runner.shown_output())
+    if found is None:
+        return
+    line, file, number = found
+    raised["message"] = f"{line} ({raised['message']})"
+    if runner.shown_paths and file == runner.shown_paths[1]:
+        raised["place"] = {"file": file, "line": number}

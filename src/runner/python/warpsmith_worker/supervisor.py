@@ -18,9 +18,10 @@ from typing import Any
 from . import PROTOCOL_VERSION, limits, messages, procfs
 from .cases import Cases
 from .channel import ChannelError, Message
+from .device_start import Device, DeviceStart
 from .environment import Unavailable, installed_versions, unusable_reason
 from .requests import Requests
-from .runners import Job, Outcome, Runner, failed
+from .runners import Job, Outcome, Runner, failed, tell_assertion
 from .zygote_link import ZygoteLink
 
 _READ_BYTES = 1 << 20
@@ -34,13 +35,14 @@ _MOST_ZYGOTE_DEATHS = 3
 _LAST_READS = 64
 
 
-def main() -> None:
-    """Run until stdin ends or SIGTERM."""
+def main(device: str | None = None, visible: str | None = None) -> None:
+    """Run until stdin ends or SIGTERM; `device` names the GPU for people, `visible` for CUDA, if any."""
     protocol_out = os.dup(1)
     # Nothing but the protocol may reach the reader of stdout.
     os.dup2(2, 1)
     limits.adopt_orphans()
-    supervisor = Supervisor(protocol_in=0, protocol_out=protocol_out)
+    gpu = Device(device, visible) if device is not None and visible is not None else None
+    supervisor = Supervisor(protocol_in=0, protocol_out=protocol_out, device=gpu)
     status = 1
     try:
         supervisor.run()
@@ -55,9 +57,13 @@ def main() -> None:
 class Supervisor:
     """Dispatches requests, watches the runners, answers."""
 
-    def __init__(self, protocol_in: int, protocol_out: int) -> None:
+    def __init__(self, protocol_in: int, protocol_out: int, device: Device | None = None) -> None:
         self.protocol_in = protocol_in
         self.protocol_out = protocol_out
+        self.device = device
+        self.device_start = DeviceStart(self) if device is not None else None
+        self.is_warm = False
+        """Whether runners may be asked; without a GPU once the zygote is."""
         self.selector = selectors.DefaultSelector()
         self.unread = bytearray()
         self.unavailable: Unavailable | None = None
@@ -91,11 +97,12 @@ class Supervisor:
                 "pid": os.getpid(),
                 "python": ".".join(map(str, sys.version_info[:3])),
                 **vars(versions),
+                **({} if self.device is None else {"device": self.device.name}),
             }
         )
         reason = unusable_reason(versions, sys.executable)
         if reason:
-            self._become_unavailable(reason)
+            self.become_unavailable(reason)
         else:
             self._start_zygote()
         while not self.leaving:
@@ -188,7 +195,7 @@ class Supervisor:
             return
         if self.unavailable:
             self.reply(request, failed(self.unavailable.code, self.unavailable.message))
-        elif self.zygote is None or not self.zygote.is_warm:
+        elif self.zygote is None or not self.zygote.is_warm or not self.is_warm:
             self.waiting_for_warm.append(request)
         else:
             self.requests.serve(request)
@@ -196,7 +203,7 @@ class Supervisor:
     # --- processes ---
 
     def _start_zygote(self) -> None:
-        self.zygote = ZygoteLink()
+        self.zygote = ZygoteLink(self.device)
         self.selector.register(self.zygote.channel.sock, selectors.EVENT_READ, self._hear_zygote)
         self.selector.register(self.zygote.output.read_end, selectors.EVENT_READ, self.zygote.output.read)
 
@@ -217,13 +224,12 @@ class Supervisor:
         kind = message["ev"]
         if kind == "warm":
             self.zygote.is_warm = True
-            self._say(message)
-            self.ensure_spare()
-            waiting, self.waiting_for_warm = self.waiting_for_warm, []
-            for request in waiting:
-                self.requests.serve(request)
+            if self.device_start is not None:
+                self.device_start.begin(message)
+            else:
+                self.become_warm(message)
         elif kind == "unavailable":
-            self._become_unavailable(Unavailable(message["code"], message["message"]))
+            self.become_unavailable(Unavailable(message["code"], message["message"]))
         elif kind == "spawned":
             runner = self.by_name[message["name"]]
             runner.spawned(message["pid"])
@@ -242,13 +248,23 @@ class Supervisor:
         self.zygote_deaths += 1
         message = f"the process that imports torch and Triton ended: {output[-4096:].strip()}"
         if not zygote.is_warm or self.zygote_deaths >= _MOST_ZYGOTE_DEATHS:
-            self._become_unavailable(Unavailable("worker-failed", message))
+            self.become_unavailable(Unavailable("worker-failed", message))
         else:
             self._start_zygote()
         for runner in orphaned:
             self._runner_ended(runner, None, None, outcome=failed("worker-failed", message))
 
-    def _become_unavailable(self, reason: Unavailable) -> None:
+    def become_warm(self, message: Message) -> None:
+        """Runners can be forked from now on."""
+        self.is_warm = True
+        self._say(message)
+        self.ensure_spare()
+        waiting, self.waiting_for_warm = self.waiting_for_warm, []
+        for request in waiting:
+            self.requests.serve(request)
+
+    def become_unavailable(self, reason: Unavailable) -> None:
+        """Every request is answered with this reason from now on."""
         self.unavailable = reason
         self._say({"ev": "unavailable", "code": reason.code, "message": messages.clean_text(reason.message)})
         waiting, self.waiting_for_warm = self.waiting_for_warm, []
@@ -314,7 +330,10 @@ class Supervisor:
         elif job is None:
             raise messages.Malformed("an answer to nothing")
         else:
-            runner.finish(messages.candidate_answer(job.op, message), [])
+            answer = messages.candidate_answer(job.op, message)
+            if self.device is not None:
+                tell_assertion(answer, runner)
+            runner.finish(answer, [])
 
     def _forward_progress(self, job: Job | None, progress: Message) -> None:
         if job is None or job.case is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,8 @@ from . import poison
 from .channel import Message
 
 if TYPE_CHECKING:
-    from .judge import Case, SharedTensor
+    from .judge import Case
+    from .shared import MakeShared, SharedTensor
 
 
 def values(case: Case) -> dict[str, torch.Tensor]:
@@ -20,7 +21,7 @@ def values(case: Case) -> dict[str, torch.Tensor]:
 
 
 def inputs_of(
-    specs: list[Message], drawn: dict[str, torch.Tensor], make_shared: Callable[..., SharedTensor]
+    specs: list[Message], drawn: dict[str, torch.Tensor], make_shared: MakeShared
 ) -> Iterator[SharedTensor | Any]:
     """Tensors in memory of their own with the drawn values; scalars as they are."""
     for position, spec in enumerate(specs):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from . import limits, procfs
 from .channel import Channel, Message
+from .runners import BLOCKING
 
 
 @dataclass
@@ -21,13 +22,13 @@ class Start:
     sock: socket.socket
 
 
-def main(descriptor: int) -> None:
-    """Import, then fork runners until the supervisor is gone."""
+def main(descriptor: int, device: str | None = None) -> None:
+    """Import, then fork runners until the supervisor is gone; `device` is the GPU they are for, if any."""
     limits.die_with_parent(os.getppid())
     channel = Channel(socket.socket(fileno=descriptor), blocking=True)
     began = time.perf_counter()
     try:
-        _import_everything()
+        _import_everything(on_gpu=device is not None)
     except Exception as error:
         channel.send({"ev": "unavailable", **_import_failure(error)})
         channel.receive()
@@ -43,26 +44,37 @@ def main(descriptor: int) -> None:
     # Here a runner begins, with nothing of the zygote left on its stack.
     if start.kind == "judge":
         from .judge import serve
+
+        serve(start.sock, device)
     else:
-        from .candidate import serve
-    serve(start.sock)
+        from .candidate import serve as serve_candidate
+
+        serve_candidate(start.sock, on_gpu=device is not None, blocking=start.kind == BLOCKING)
 
 
-def _import_everything() -> None:
+def _import_everything(*, on_gpu: bool) -> None:
     sys.dont_write_bytecode = True
-    # Decided when Triton is imported: its library functions are interpreted as well.
-    os.environ["TRITON_INTERPRET"] = "1"
+    if on_gpu:
+        os.environ.pop("TRITON_INTERPRET", None)
+    else:
+        # Decided when Triton is imported: its library functions are interpreted as well.
+        os.environ["TRITON_INTERPRET"] = "1"
     import numpy  # noqa: F401
     import torch
     import triton
     import triton.language
-    import triton.runtime.interpreter  # noqa: F401
+
+    if not on_gpu:
+        import triton.runtime.interpreter  # noqa: F401
 
     torch.set_num_threads(1)
     from . import candidate, judge
 
-    candidate.warm_up()
+    candidate.warm_up(on_gpu=on_gpu)
     judge.warm_up()
+    if on_gpu and (torch.cuda.is_initialized() or getattr(torch._C, "_cuda_isInBadFork", bool)()):
+        # A context does not survive a fork: every runner would fail.
+        raise RuntimeError("CUDA was initialised before the fork")
 
 
 def _import_failure(error: Exception) -> Message:

@@ -1,0 +1,198 @@
+"""Timing in a code runner's process: the ops that the supervisor's `timing_session` asks for.
+
+| op | done |
+| --- | --- |
+| `time-open` | entries and method, after everything was compiled |
+| `time-sample` | one sample |
+| `time-claim` | one batch that is held against the supervisor's clock |
+| `time-keep` | outputs of the last call of the latest sample, copied into the memory of the case |
+| `time-close` | nothing; all memory of the timing is given back |
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from . import memory
+from .channel import Message
+from .dtypes import by_name
+from .event_clock import Clock, CudaClock
+from .returned import flatten, hand_over
+from .sampler import Call, Sampler
+from .timing_pool import BITS, Pool
+
+OPS = ("time-open", "time-sample", "time-claim", "time-keep", "time-close")
+
+# Pools of both sides leave most of the GPU to what is timed.
+_SHARE_OF_FREE = 8
+_POOL_OF_L2 = 2
+# As an integer of the same size: NaN in every float.
+_SPOILED = -1
+
+
+class NotOpen(RuntimeError):
+    """A sample was asked for before `time-open`."""
+
+
+@contextlib.contextmanager
+def counting_compiles() -> Iterator[Callable[[], int]]:
+    """How many times Triton has compiled something in this process since it was entered."""
+    count = 0
+    try:
+        from triton import knobs
+
+        runtime: Any = knobs.runtime
+        earlier = runtime.jit_post_compile_hook
+    except (ImportError, AttributeError):
+        yield lambda: 0
+        return
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        return None if earlier is None else earlier(*args, **kwargs)
+
+    runtime.jit_post_compile_hook = compiled
+    try:
+        yield lambda: count
+    finally:
+        runtime.jit_post_compile_hook = earlier
+
+
+class Timing:
+    """The entry of a runner, timed on a pool of copies of a case."""
+
+    def __init__(
+        self,
+        memory_of: Callable[[Message, list[int]], Any],
+        bind: Callable[[dict[str, Any]], Call],
+        is_refused: Callable[[torch.Tensor], bool],
+        deliver: Callable[[], None],
+        make_clock: Callable[[], Clock] = CudaClock,
+    ) -> None:
+        """`memory_of` maps a case as `run` does; `bind` makes a plain call of the entry of its arguments.
+
+        `deliver` lets the judge see what was written into the memory of the case.
+        """
+        self._memory_of = memory_of
+        self._bind = bind
+        self._is_refused = is_refused
+        self._deliver = deliver
+        self._make_clock = make_clock
+        self._clock: Clock | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._case: Any = None
+        self._pool: Pool | None = None
+        self._sampler: Sampler | None = None
+        self._destinations: dict[str, torch.Tensor] = {}
+        """Where the calls of entry 0 write."""
+
+    def answer(self, request: Message, descriptors: list[int]) -> Message:
+        """What is `done`. Raises what the entry raised, or NotOpen."""
+        op = request["op"]
+        if op == "time-open":
+            return self._open(request, descriptors)
+        if op == "time-close":
+            return self._close()
+        if self._sampler is None:
+            raise NotOpen("nothing is being timed")
+        if op == "time-sample":
+            return self._sampler.sample(request["cold_calls"], request["warm_calls"])
+        if op == "time-claim":
+            return self._sampler.claim(request["calls"], empty=request["empty"])
+        return self._keep()
+
+    def _open(self, request: Message, descriptors: list[int]) -> Message:
+        self._forget()
+        case = self._case = self._memory_of(request, descriptors)
+        if self._clock is None:
+            self._clock = self._make_clock()
+        clock = self._clock
+        pool = self._pool = Pool(
+            case.inputs, _POOL_OF_L2 * clock.l2_bytes, clock.free_bytes() // _SHARE_OF_FREE
+        )
+        sampler = self._sampler = Sampler(clock, self._calls(request["arguments"], pool), self._spoil)
+        with counting_compiles() as compiled:
+            sampler.warm_up(compiled)
+        pool.settle()
+        sampler.decide()
+        return {
+            "pool_entries": len(pool.entries),
+            "pool_bytes": pool.bytes,
+            "flush_bytes": clock.flush_bytes,
+            "flush_us": sampler.flush_us,
+            "method": "events" if sampler.graphs is None else "graph",
+            "graph_refused": sampler.graph_refused,
+            "is_host_bound": sampler.is_host_bound,
+            "host_us": sampler.host_us,
+            "call_us": sampler.call_us,
+        }
+
+    def _calls(self, arguments: list[Message], pool: Pool) -> list[Call]:
+        calls = []
+        for at, entry in enumerate(pool.entries):
+            destinations = {
+                item["output"]: _destination_like(self._case, item["output"])
+                for item in arguments
+                if "output" in item
+            }
+            if at == 0:
+                self._destinations = destinations
+            values = {item["parameter"]: _value_of(item, entry, destinations) for item in arguments}
+            calls.append(self._bind(values))
+        return calls
+
+    def _spoil(self, returned: Any) -> None:
+        """Overwrite outputs of entry 0; inputs that were returned stay."""
+        inputs = [value for value in self._pool.entries[0].values() if isinstance(value, torch.Tensor)]
+        kept = {value.untyped_storage().data_ptr() for value in inputs}
+        for value in [*flatten(returned), *self._destinations.values()]:
+            # A user's class, or memory that several elements share: nothing is known of it.
+            with contextlib.suppress(Exception):
+                if type(value) is torch.Tensor and value.untyped_storage().data_ptr() not in kept:
+                    value.detach().view(BITS[value.element_size()]).fill_(_SPOILED)
+
+    def _keep(self) -> Message:
+        returned = self._sampler.last
+        if self._destinations:
+            self._case.destinations = self._destinations
+            returned = self._case.written(returned)
+        values = flatten(returned)
+        outputs = [*self._case.outputs, *[None] * len(values)]
+        described = [
+            hand_over(value, output, self._pool.entries[0], None, self._is_refused, copies=True)
+            for value, output in zip(values, outputs, strict=False)
+        ]
+        self._clock.synchronise()
+        self._deliver()
+        return {"outputs": described}
+
+    def _close(self) -> Message:
+        self._forget()
+        if self._clock is not None:
+            clock, self._clock = self._clock, None
+            clock.release()
+        return {}
+
+
+def _value_of(item: Message, entry: dict[str, Any], destinations: dict[str, torch.Tensor]) -> Any:
+    if "output" in item:
+        return destinations[item["output"]]
+    return entry[item["input"]] if "input" in item else item["value"]
+
+
+def _destination_like(case: Any, name: str) -> torch.Tensor:
+    """Memory for one output that the entry writes into, where the case has its own."""
+    output = next(item for item in case.outputs if item.spec["name"] == name)
+    shape = output.spec["shape"]
+    device = case.destinations[name].device
+    strides = memory.contiguous_strides(shape)
+    return torch.empty_strided(
+        tuple(shape), tuple(strides), dtype=by_name(output.spec["dtype"]).torch, device=device
+    )

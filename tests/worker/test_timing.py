@@ -1,0 +1,420 @@
+"""The runner's side of a timing on CPU tensors and a GPU of paper, and the request `time` on such runners."""
+
+import time
+import unittest
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from warpsmith_worker import messages, runners
+from warpsmith_worker.candidate import _CaseMemory
+from warpsmith_worker.cases import Cases
+from warpsmith_worker.requests import Requests
+from warpsmith_worker.timing import NotOpen, Timing, counting_compiles
+from warpsmith_worker.timing_pool import Pool, entries_for
+
+from .gpu_model import ModelClock
+from .test_cases import WorkerTest
+
+
+class Entries(unittest.TestCase):
+    def test_more_than_wanted_but_not_more_than_there_is(self) -> None:
+        for input_bytes, wanted, most, expected in (
+            (33, 126, 1000, 4),
+            (126, 126, 1000, 2),
+            (1000, 126, 10_000, 2),
+            (1000, 126, 1500, 1),
+            (1000, 126, 10, 1),
+            (1, 126, 1000, 64),
+            (0, 126, 1000, 1),
+        ):
+            self.assertEqual(entries_for(input_bytes, wanted, most), expected, (input_bytes, wanted, most))
+
+
+class Pools(unittest.TestCase):
+    def pool(self, **inputs: Any) -> Pool:
+        return Pool(inputs, wanted_bytes=1, most_bytes=1 << 30)
+
+    def test_copies_have_their_own_memory_and_the_same_layout(self) -> None:
+        padded = torch.randn(6, 10)[:, :7]
+        transposed = torch.randn(5, 4).t()
+        expanded = torch.randn(4, 1).expand(4, 6)
+        late = torch.randn(40).as_strided((6, 5), (5, 1), 3)
+        pool = self.pool(a=padded, b=transposed, c=expanded, d=late, n=3)
+        self.assertEqual(len(pool.entries), 2)
+        pool.settle()
+        for entry in pool.entries:
+            for name, source in (("a", padded), ("b", transposed), ("c", expanded), ("d", late)):
+                copy = entry[name]
+                self.assertEqual(copy.stride(), source.stride())
+                self.assertEqual(copy.shape, source.shape)
+                self.assertEqual(copy.data_ptr() % 64, source.data_ptr() % 64)
+                self.assertNotEqual(copy.data_ptr(), source.data_ptr())
+            self.assertEqual(entry["n"], 3)
+        for name, source in (("a", padded), ("b", transposed), ("c", expanded), ("d", late)):
+            self.assertTrue(torch.equal(pool.entries[0][name], source))
+
+    def test_other_entries_hold_the_same_values_elsewhere(self) -> None:
+        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.float8_e4m3fn):
+            source = torch.randn(30, 33).to(dtype)
+            pool = self.pool(x=source)
+            first, second = (entry["x"].to(torch.float32) for entry in pool.entries)
+            wanted = source.to(torch.float32)
+            for values in (first, second):
+                self.assertFalse(torch.equal(values, wanted))
+                self.assertTrue(torch.equal(values.flatten().sort()[0], wanted.flatten().sort()[0]))
+            self.assertFalse(torch.equal(first, second))
+            pool.settle()
+            self.assertTrue(torch.equal(pool.entries[0]["x"].to(torch.float32), wanted))
+
+    def test_padding_is_never_moved_into_the_values(self) -> None:
+        storage = torch.full((6, 10), float("nan"))
+        padded = storage[:, :7]
+        padded.copy_(torch.randn(6, 7))
+        pool = self.pool(x=padded)
+        for entry in pool.entries:
+            self.assertFalse(bool(entry["x"].isnan().any()))
+            self.assertTrue(
+                bool(entry["x"].as_strided((5,), (10,), entry["x"].storage_offset() + 8).isnan().all())
+            )
+
+    def test_indices_stay_as_they_are(self) -> None:
+        index, mask = torch.arange(50), torch.rand(50) > 0.5
+        for entry in self.pool(i=index, m=mask).entries:
+            self.assertTrue(torch.equal(entry["i"], index))
+            self.assertTrue(torch.equal(entry["m"], mask))
+
+    def test_without_elements(self) -> None:
+        pool = self.pool(x=torch.empty(0, 4), s=torch.tensor(2.5))
+        pool.settle()
+        self.assertEqual(pool.entries[0]["x"].shape, (0, 4))
+        self.assertEqual(float(pool.entries[0]["s"]), 2.5)
+
+
+class Runner:
+    """A runner's `Timing` around a function, with a case of one input `x` and one output `y`."""
+
+    def __init__(self, entry: Any, **argument: Any) -> None:
+        self.x = torch.randn(8, 16)
+        self.y = torch.full((8, 16), float("nan"))
+        self.clock = ModelClock()
+        self.clock.l2_bytes = 1024
+        self.delivered: list[bool] = []
+        self.timing = Timing(
+            lambda _request, _descriptors: self.case(),
+            lambda values: lambda: self.timed(entry, values),
+            lambda _value: False,
+            lambda: self.delivered.append(bool(self.y.isnan().all())),
+            lambda: self.clock,
+        )
+        self.arguments = [{"parameter": "x", "input": "x"}, *([argument] if argument else [])]
+
+    def timed(self, entry: Any, values: dict[str, Any]) -> Any:
+        self.clock.host(10.0)
+        self.clock.submit(100.0)
+        return entry(**values)
+
+    def case(self) -> _CaseMemory:
+        scalars = {"inputs": [], "outputs": [], "arguments": []}
+        case = _CaseMemory(scalars, [], SimpleNamespace(begin=lambda: None))
+        case.inputs = {"x": self.x}
+        spec = {"name": "y", "dtype": "float32", "shape": [8, 16]}
+        case.outputs = [SimpleNamespace(spec=spec, storage=self.y.view(torch.uint8).reshape(-1))]
+        case.destinations = {
+            item["output"]: self.y for item in getattr(self, "arguments", []) if "output" in item
+        }
+        return case
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        answer = {"done": self.timing.answer({"op": op, **fields}, [])}
+        # What it says is what the supervisor takes.
+        checked = messages.candidate_answer(op, answer)
+        assert checked == answer, (checked, answer)
+        return answer["done"]
+
+    def open(self) -> dict[str, Any]:
+        return self.ask("time-open", case="c", arguments=self.arguments, inputs=[], outputs=[])
+
+    def sample(self) -> dict[str, Any]:
+        return self.ask("time-sample", cold_calls=3, warm_calls=2)
+
+
+class Ops(unittest.TestCase):
+    def test_a_whole_timing(self) -> None:
+        runner = Runner(lambda x: x * 2)
+        opened = runner.open()
+        self.assertEqual(opened["method"], "events")
+        self.assertEqual(opened["pool_entries"], 5)
+        self.assertEqual(opened["pool_bytes"], 5 * 8 * 16 * 4)
+        self.assertAlmostEqual(runner.sample()["cold_us"], 100.0, delta=0.5)
+        self.assertEqual(runner.ask("time-claim", calls=7, empty=False)["calls"], 7)
+        self.assertTrue(bool(runner.y.isnan().all()), "nothing is handed over before it is asked for")
+        runner.sample()
+        (described,) = runner.ask("time-keep")["outputs"]
+        self.assertTrue(described["copied"])
+        self.assertIsNone(described["aliases_input"])
+        # The values of the case, not those of another entry.
+        self.assertTrue(torch.equal(runner.y, runner.x * 2))
+        self.assertEqual(runner.delivered, [False], "once, and after it was written")
+        self.assertEqual(runner.ask("time-close"), {})
+        self.assertTrue(runner.clock.released)
+        with self.assertRaises(NotOpen):
+            runner.sample()
+
+    def test_what_was_remembered_of_an_earlier_call_is_wrong(self) -> None:
+        remembered: list[torch.Tensor] = []
+
+        def entry(x: torch.Tensor) -> torch.Tensor:
+            if not remembered:
+                remembered.append(x * 2)
+            return remembered[0].clone()
+
+        runner = Runner(entry)
+        runner.open()
+        runner.sample()
+        runner.ask("time-keep")
+        self.assertFalse(torch.equal(runner.y, runner.x * 2))
+
+    def test_an_input_that_is_returned_is_named(self) -> None:
+        runner = Runner(lambda x: x)
+        runner.open()
+        runner.sample()
+        (described,) = runner.ask("time-keep")["outputs"]
+        self.assertEqual(described["aliases_input"], "x")
+
+    def test_an_output_that_is_passed(self) -> None:
+        def entry(x: torch.Tensor, y: torch.Tensor) -> None:
+            torch.mul(x, 2, out=y)
+
+        runner = Runner(entry, parameter="y", output="y")
+        runner.open()
+        runner.sample()
+        self.assertTrue(bool(runner.y.isnan().all()), "calls write into memory of their own")
+        (described,) = runner.ask("time-keep")["outputs"]
+        self.assertTrue(described["copied"])
+        self.assertTrue(torch.equal(runner.y, runner.x * 2))
+
+    def test_spoiling_leaves_inputs_alone(self) -> None:
+        runner = Runner(lambda x: x * 2)
+        runner.open()
+        held, mine = runner.timing._pool.entries[0]["x"], torch.zeros(8, 16)
+        whole, transposed = held.clone(), torch.zeros(3, 4, dtype=torch.float16).t()
+        runner.timing._spoil([held, mine, transposed, torch.zeros(1).expand(4), 3, None])
+        self.assertTrue(torch.equal(held, whole))
+        self.assertTrue(bool(mine.isnan().all()))
+        self.assertTrue(bool(transposed.isnan().all()))
+
+    def test_another_shape_is_not_copied(self) -> None:
+        runner = Runner(lambda x: x[:4] * 2)
+        runner.open()
+        runner.sample()
+        (described,) = runner.ask("time-keep")["outputs"]
+        self.assertFalse(described["copied"])
+
+    def test_what_the_entry_raises_goes_through(self) -> None:
+        runner = Runner(lambda x: x.no_such_thing)
+        with self.assertRaises(AttributeError):
+            runner.open()
+
+    def test_compiles_are_counted_and_an_earlier_hook_still_hears(self) -> None:
+        from triton import knobs
+
+        heard: list[dict[str, Any]] = []
+        knobs.runtime.jit_post_compile_hook = lambda **told: heard.append(told)
+        try:
+            with counting_compiles() as compiled:
+                self.assertEqual(compiled(), 0)
+                knobs.runtime.jit_post_compile_hook(key="k")
+                self.assertEqual(compiled(), 1)
+            knobs.runtime.jit_post_compile_hook(key="later")
+            self.assertEqual(compiled(), 1)
+        finally:
+            knobs.runtime.jit_post_compile_hook = None
+        self.assertEqual(heard, [{"key": "k"}, {"key": "later"}])
+
+
+SAMPLE = {"cold_us": 1.0, "warm_us": 2, "empty_us": 0.0}
+
+
+class Messages(unittest.TestCase):
+    def checked(self, op: str, done: Any) -> Any:
+        return messages.candidate_answer(op, {"done": done})["done"]
+
+    def test_unknown_fields_are_dropped(self) -> None:
+        self.assertEqual(self.checked("time-sample", {**SAMPLE, "more": 1}), SAMPLE)
+
+    def test_what_is_no_time_is_refused(self) -> None:
+        for value in (-1.0, float("inf"), float("nan"), "1", None, True):
+            with self.subTest(value=value), self.assertRaises(messages.Malformed):
+                self.checked("time-sample", {**SAMPLE, "cold_us": value})
+
+    def test_a_claim_of_no_calls_is_refused(self) -> None:
+        with self.assertRaises(messages.Malformed):
+            self.checked("time-claim", {"calls": 0, "claimed_us": 1.0})
+
+    def test_an_unknown_method_is_refused(self) -> None:
+        opened = Runner(lambda x: x * 2).open()
+        with self.assertRaises(messages.Malformed):
+            self.checked("time-open", {**opened, "method": "guess"})
+
+
+OPENED = {
+    "pool_entries": 2,
+    "pool_bytes": 8,
+    "flush_bytes": 8,
+    "flush_us": 75.0,
+    "method": "events",
+    "graph_refused": "",
+    "is_host_bound": False,
+    "host_us": 5.0,
+    "call_us": 50.0,
+}
+
+
+class PaperRunner:
+    """Answers jobs by a table, at once or when told; like `Runner` it answers a dead one's jobs at once."""
+
+    def __init__(self) -> None:
+        self.jobs: list[runners.Job] = []
+        self.held: runners.Job | None = None
+        self.hold_op = ""
+        self.death: dict[str, Any] | None = None
+
+    def submit(self, job: runners.Job) -> None:
+        self.jobs.append(job)
+        if self.death is not None:
+            job.on_outcome(self.death, [])
+        elif job.op == self.hold_op:
+            self.held = job
+        else:
+            job.on_outcome({"done": self.answer(job)}, [])
+
+    def answer(self, job: runners.Job) -> dict[str, Any]:
+        if job.op == "time-open":
+            return OPENED
+        if job.op == "time-sample":
+            return {"cold_us": 50.0, "warm_us": 40.0, "empty_us": 1.0}
+        if job.op == "time-claim":
+            # The batch takes real time, so that a clock can see it.
+            if not job.message["empty"]:
+                time.sleep(0.025)
+            return {"calls": job.message["calls"], "claimed_us": 25e3}
+        return {"outputs": []}
+
+    def die(self) -> None:
+        self.death = {"died": {"reason": "killed", "signal": 9, "status": None, "output": ""}}
+        if self.held is not None:
+            held, self.held = self.held, None
+            held.on_outcome(self.death, [])
+
+
+class TimeRequest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.replies: list[dict[str, Any]] = []
+        self.candidate, self.baseline, self.judge = PaperRunner(), PaperRunner(), PaperRunner()
+        supervisor: Any = SimpleNamespace(
+            cases=Cases(),
+            device=SimpleNamespace(name="cuda:0"),
+            runners={"k": self.candidate, "b": self.baseline},
+            judge=self.judge,
+            reply=lambda request, outcome: self.replies.append({"id": request["id"], **outcome}),
+        )
+        self.requests = Requests(supervisor)
+        self.case = supervisor.cases.add("c")
+        self.case.fill({"inputs": [{"name": "x", "key": "input-0"}], "outputs": []}, [])
+
+    def ask(self, **changes: Any) -> None:
+        side = {"arguments": [{"parameter": "x", "input": "x"}]}
+        request = {
+            "id": 7,
+            "op": "time",
+            "case": "c",
+            "candidate": {"runner": "k", **side},
+            "baseline": {"runner": "b", **side},
+            "pairs": 3,
+            "seed": 1,
+            "wall_s": 30.0,
+        }
+        self.requests.serve({**request, **changes})
+
+    def reply(self) -> dict[str, Any]:
+        (reply,) = self.replies
+        return reply
+
+    def test_the_case_is_rearmed_first_and_free_afterwards(self) -> None:
+        self.ask()
+        done = self.reply()["done"]
+        self.assertEqual([job.op for job in self.judge.jobs], ["rearm"])
+        self.assertEqual(len(done["candidate"]["cold_us"]), 3)
+        self.assertEqual(len(done["baseline"]["cold_us"]), 3)
+        self.assertGreaterEqual(done["candidate"]["wall_us"] * 480, 20_000)
+        self.assertFalse(self.case.busy)
+        # A run has to put the poison back.
+        self.assertEqual(self.case.runs, 1)
+
+    def test_refusals(self) -> None:
+        side = {"arguments": [{"parameter": "x", "input": "x"}]}
+        for changes, code in (
+            ({"case": "none"}, "unknown-case"),
+            ({"candidate": {"runner": "none", **side}}, "unknown-runner"),
+            ({"baseline": {"runner": "none", **side}}, "unknown-runner"),
+            ({"baseline": {"runner": "k", **side}}, "bad-request"),
+            ({"baseline": {"runner": "b", "arguments": [{"parameter": "x", "input": "z"}]}}, "bad-request"),
+        ):
+            with self.subTest(code=code, changes=changes):
+                self.replies.clear()
+                self.ask(**changes)
+                self.assertEqual(self.reply()["failed"]["code"], code)
+                self.assertFalse(self.case.busy)
+        self.assertEqual(self.candidate.jobs, [])
+
+    def test_a_busy_case(self) -> None:
+        self.candidate.hold_op = "time-sample"
+        self.ask()
+        self.ask(id=8)
+        self.assertEqual(self.reply()["failed"]["code"], "case-busy")
+
+    def test_closing_either_runner_in_the_middle(self) -> None:
+        for op in ("time-open", "time-claim", "time-sample"):
+            for side in ("candidate", "baseline"):
+                with self.subTest(op=op, side=side):
+                    self.setUp()
+                    runner = getattr(self, side)
+                    runner.hold_op = op
+                    self.ask()
+                    self.assertEqual(self.replies, [])
+                    runner.die()
+                    if side == "candidate":
+                        self.assertEqual(self.reply()["died"]["reason"], "killed")
+                    else:
+                        self.assertIn("killed", self.reply()["done"]["baseline_failed"])
+                    self.assertFalse(self.case.busy)
+
+    def test_the_judge_ends_in_the_middle(self) -> None:
+        self.candidate.hold_op = "time-sample"
+        self.ask()
+        lost = runners.failed("judge-died", "gone")
+        self.case.fail("lost", lost)
+        held, self.candidate.held, self.candidate.hold_op = self.candidate.held, None, ""
+        held.on_outcome({"done": self.candidate.answer(held)}, [])
+        self.assertEqual(self.reply()["failed"]["code"], "judge-died")
+
+
+class WithoutAGpu(WorkerTest):
+    """The real processes, started without one."""
+
+    def test_it_is_told_and_the_runner_lives_on(self) -> None:
+        runner = self.opened("def kernel_fn(x):\n    return x * 2")
+        case = self.case([4, 4])
+        side = {"runner": runner, "arguments": [{"parameter": "x", "input": "x"}]}
+        fields = {"case": case, "candidate": side, "baseline": None, "pairs": 3, "seed": 1, "wall_s": 20.0}
+        reply = self.worker.ask("time", **fields)
+        self.assertEqual(reply["failed"]["code"], "no-device")
+        self.assertEqual(self.worker.run_case(runner, case)["done"]["outputs"][0]["copied"], True)
+        (errors,) = self.compared(case)["outputs"]
+        self.assertEqual((errors["violations"], errors["elements_compared"]), (0, 16))
+        self.assertEqual(self.worker.ask("ceilings", wall_s=5.0)["failed"]["code"], "no-device")
+
+
+if __name__ == "__main__":
+    unittest.main()
