@@ -124,6 +124,12 @@ class Measured(unittest.TestCase):
         self.assertLess(measured["took_s"], 6)
         self.assertTrue(self.clock.released)
 
+    def test_the_same_bytes_alone(self) -> None:
+        with self.costs:
+            measured = self.ceilings.measure(only_bytes=(1 << 20) + 5)
+        self.assertEqual([point["bytes"] for point in measured["copy"] + measured["read"]], [1 << 20] * 2)
+        self.assertEqual((measured["matrix"], measured["launch_floor_us"]), ([], None))
+
 
 if __name__ == "__main__":
     unittest.main()

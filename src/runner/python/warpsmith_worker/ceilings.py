@@ -38,12 +38,13 @@ _LAUNCH_SAMPLES = 9
 _PLANNED_SHARE = 0.85
 
 
-def measure(wall_s: float, clock: Clock | None = None) -> Message:
+def measure(wall_s: float, only_bytes: int | None = None, clock: Clock | None = None) -> Message:
     """`MeasuredCeilings` of the protocol; what does not fit into the time or the memory is left out.
 
+    With ``only_bytes`` nothing but a copy and a sum that move so many bytes, rounded to whole elements.
     Raises NoGpu.
     """
-    return Ceilings(clock or CudaClock(), wall_s).measure()
+    return Ceilings(clock or CudaClock(), wall_s).measure(only_bytes)
 
 
 class Ceilings:
@@ -56,10 +57,16 @@ class Ceilings:
         self.until_us = self.began_us + wall_s * 1e6 * _PLANNED_SHARE
         self.most_bytes = clock.free_bytes() // _SHARE_OF_FREE
 
-    def measure(self) -> Message:
-        launch_floor_us = self.launch_floor_us()
-        copy, read = self.bandwidth()
-        found = {"copy": copy, "read": read, "matrix": self.matrix(), "launch_floor_us": launch_floor_us}
+    def measure(self, only_bytes: int | None = None) -> Message:
+        launch_floor_us, matrix = None, []
+        if only_bytes is None:
+            launch_floor_us = self.launch_floor_us()
+            copy, read = self.bandwidth()
+            matrix = self.matrix()
+        else:
+            # A copy of float32 moves each element twice.
+            copy, read = self.bandwidth((max(only_bytes // 8 * 8, 8),))
+        found = {"copy": copy, "read": read, "matrix": matrix, "launch_floor_us": launch_floor_us}
         self.clock.release()
         return {**found, "took_s": (self.clock.now_us() - self.began_us) / 1e6}
 

@@ -177,7 +177,7 @@ class Judge:
 
     def _ceilings(self, request: Message) -> tuple[Message, list[int]]:
         try:
-            return {"done": ceilings.measure(request["wall_s"])}, []
+            return {"done": ceilings.measure(request["wall_s"], request["bytes"])}, []
         except NoGpu as error:
             raise Refused("no-gpu", str(error)) from error
 

@@ -323,7 +323,7 @@ class Requests:
         if self.supervisor.device is None:
             self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
             return
-        message = _fields(request, "wall_s")
+        message = {**_fields(request, "wall_s"), "bytes": request.get("bytes")}
         self._ask_judge(request, message, None, float(request["wall_s"]) + _CEILINGS_GRACE_S)
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
