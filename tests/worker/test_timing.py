@@ -13,8 +13,10 @@ from warpsmith_worker.requests import Requests
 from warpsmith_worker.timing import NotOpen, Timing, counting_compiles
 from warpsmith_worker.timing_pool import Pool, entries_for
 
+from .client import DOUBLE, Worker, output, tensor
 from .gpu_model import ModelClock
 from .test_cases import WorkerTest
+from .test_fake_gpu import FAKE
 
 
 class Entries(unittest.TestCase):
@@ -415,6 +417,102 @@ class TimeRequest(unittest.TestCase):
         held, self.candidate.held, self.candidate.hold_op = self.candidate.held, None, ""
         held.on_outcome({"done": self.candidate.answer(held)}, [])
         self.assertEqual(self.reply()["failed"]["code"], "judge-died")
+
+
+class OnFakeGpu(unittest.TestCase):
+    """The real processes on a pretended GPU, whose events are the host's clock."""
+
+    DOUBLE = "def kernel_fn(x):\n    return x * 2\n"
+    REMEMBERS = (
+        "results = []\n"
+        "def kernel_fn(x):\n"
+        "    if not results:\n"
+        "        results.append(x * 2)\n"
+        "    return results[0].clone()\n"
+    )
+
+    def started(self, **environment: str) -> Worker:
+        worker = Worker(environment=environment, device=("cuda:0", "GPU-fake"), main_file=FAKE)
+        self.addCleanup(worker.close)
+        self.assertEqual(worker.define("double", DOUBLE).get("done"), {})
+        return worker
+
+    def fields(self, worker: Worker, candidate: str, baseline: str | None, **changes: Any) -> dict[str, Any]:
+        arguments = [{"parameter": "x", "input": "x"}]
+        sides = {}
+        for name, source in (("candidate", candidate), ("baseline", baseline)):
+            sides[name] = None
+            if source is not None:
+                runner = worker.fresh("runner")
+                self.assertIn("done", worker.open_source(source, runner))
+                sides[name] = {"runner": runner, "arguments": arguments}
+        case = worker.prepare("double", [tensor("x", [64, 64])], [output("y", [64, 64])])
+        return {"case": case, **sides, "pairs": 6, "seed": 3, "wall_s": 20.0, **changes}
+
+    def violations(self, worker: Worker, case: str) -> int:
+        (errors,) = worker.compare(case)["done"]["outputs"]
+        self.assertEqual(errors["elements_compared"], 64 * 64)
+        return errors["violations"]
+
+    def test_both_sides_and_both_transports(self) -> None:
+        for environment in ({}, {"WARPSMITH_TRANSPORT": "host"}):
+            worker = self.started(**environment)
+            fields = self.fields(worker, self.DOUBLE, self.DOUBLE)
+            reply = worker.ask("time", **fields)
+            self.assertIn("done", reply, worker.stderr())
+            done = reply["done"]
+            for side in ("candidate", "baseline"):
+                self.assertEqual(len(done[side]["cold_us"]), 6)
+                self.assertIn("no graphs", done[side]["graph_refused"])
+                self.assertGreater(done[side]["wall_us"], 0)
+            self.assertGreater(done["pool_entries"], 1)
+            self.assertTrue(done["outputs"][0]["copied"])
+            self.assertEqual(self.violations(worker, fields["case"]), 0)
+            # Both go on, and so does the case.
+            runner = fields["candidate"]["runner"]
+            self.assertIn("done", worker.run_case(runner, fields["case"]))
+            self.assertIn("done", worker.ask("time", **fields))
+
+    def test_remembered_results_are_wrong(self) -> None:
+        worker = self.started()
+        fields = self.fields(worker, self.REMEMBERS, None)
+        self.assertIn("done", worker.ask("time", **fields))
+        self.assertGreater(self.violations(worker, fields["case"]), 0)
+
+    def test_sides_that_fail(self) -> None:
+        worker = self.started()
+        raises = "def kernel_fn(x):\n    raise ValueError('not today')\n"
+        ends = "import os\ndef kernel_fn(x):\n    os._exit(3)\n"
+        done = worker.ask("time", **self.fields(worker, self.DOUBLE, raises))["done"]
+        self.assertEqual((done["baseline"], done["baseline_failed"]), (None, "ValueError: not today"))
+        done = worker.ask("time", **self.fields(worker, self.DOUBLE, ends))["done"]
+        self.assertEqual(done["baseline_failed"], "its process ended (exit)")
+        reply = worker.ask("time", **self.fields(worker, raises, self.DOUBLE))
+        self.assertEqual(reply["raised"]["message"], "not today")
+        self.assertEqual(reply["raised"]["place"]["line"], 2)
+        reply = worker.ask("time", **self.fields(worker, ends, self.DOUBLE))
+        self.assertEqual((reply["died"]["reason"], reply["died"]["status"]), ("exit", 3))
+
+    def test_cancelled_in_the_middle(self) -> None:
+        worker = self.started()
+        fields = self.fields(worker, self.DOUBLE, self.DOUBLE, pairs=100_000)
+        request = worker.send("time", **fields)
+        time.sleep(0.5)
+        began = time.monotonic()
+        self.assertEqual(worker.ask("close", runner=fields["candidate"]["runner"])["done"], {})
+        self.assertEqual(worker.reply_to(request)["died"]["reason"], "killed")
+        self.assertLess(time.monotonic() - began, 2.5)
+        self.assertIn("done", worker.run_case(fields["baseline"]["runner"], fields["case"]))
+        self.assertEqual(self.violations(worker, fields["case"]), 0)
+
+    def test_a_hanging_side_is_stopped(self) -> None:
+        worker = self.started()
+        hangs = "def kernel_fn(x):\n    while True: pass\n"
+        done = worker.ask("time", **self.fields(worker, self.DOUBLE, hangs, wall_s=4.0))["done"]
+        self.assertEqual(done["baseline_failed"], "its process ended (timeout)")
+        self.assertEqual(len(done["candidate"]["cold_us"]), 6)
+        reply = worker.ask("time", **self.fields(worker, hangs, self.DOUBLE, wall_s=1.0))
+        self.assertEqual(reply["died"]["reason"], "timeout")
 
 
 class WithoutAGpu(WorkerTest):
