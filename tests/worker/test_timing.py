@@ -431,11 +431,20 @@ class OnFakeGpu(unittest.TestCase):
         "    return results[0].clone()\n"
     )
 
-    def started(self, **environment: str) -> Worker:
+    worker: Worker
+
+    @classmethod
+    def started(cls, **environment: str) -> Worker:
         worker = Worker(environment=environment, device=("cuda:0", "GPU-fake"), main_file=FAKE)
-        self.addCleanup(worker.close)
-        self.assertEqual(worker.define("double", DOUBLE).get("done"), {})
+        cls.addClassCleanup(worker.close)
+        reply = worker.define("double", DOUBLE)
+        if reply.get("done") != {}:
+            raise AssertionError(reply)
         return worker
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = cls.started()
 
     def fields(self, worker: Worker, candidate: str, baseline: str | None, **changes: Any) -> dict[str, Any]:
         arguments = [{"parameter": "x", "input": "x"}]
@@ -455,8 +464,7 @@ class OnFakeGpu(unittest.TestCase):
         return errors["violations"]
 
     def test_both_sides_and_both_transports(self) -> None:
-        for environment in ({}, {"WARPSMITH_TRANSPORT": "host"}):
-            worker = self.started(**environment)
+        for worker in (self.worker, self.started(WARPSMITH_TRANSPORT="host")):
             fields = self.fields(worker, self.DOUBLE, self.DOUBLE)
             reply = worker.ask("time", **fields)
             self.assertIn("done", reply, worker.stderr())
@@ -474,13 +482,13 @@ class OnFakeGpu(unittest.TestCase):
             self.assertIn("done", worker.ask("time", **fields))
 
     def test_remembered_results_are_wrong(self) -> None:
-        worker = self.started()
+        worker = self.worker
         fields = self.fields(worker, self.REMEMBERS, None)
         self.assertIn("done", worker.ask("time", **fields))
         self.assertGreater(self.violations(worker, fields["case"]), 0)
 
     def test_sides_that_fail(self) -> None:
-        worker = self.started()
+        worker = self.worker
         raises = "def kernel_fn(x):\n    raise ValueError('not today')\n"
         ends = "import os\ndef kernel_fn(x):\n    os._exit(3)\n"
         done = worker.ask("time", **self.fields(worker, self.DOUBLE, raises))["done"]
@@ -494,7 +502,7 @@ class OnFakeGpu(unittest.TestCase):
         self.assertEqual((reply["died"]["reason"], reply["died"]["status"]), ("exit", 3))
 
     def test_cancelled_in_the_middle(self) -> None:
-        worker = self.started()
+        worker = self.worker
         fields = self.fields(worker, self.DOUBLE, self.DOUBLE, pairs=100_000)
         request = worker.send("time", **fields)
         time.sleep(0.5)
@@ -506,7 +514,7 @@ class OnFakeGpu(unittest.TestCase):
         self.assertEqual(self.violations(worker, fields["case"]), 0)
 
     def test_a_hanging_side_is_stopped(self) -> None:
-        worker = self.started()
+        worker = self.worker
         hangs = "def kernel_fn(x):\n    while True: pass\n"
         done = worker.ask("time", **self.fields(worker, self.DOUBLE, hangs, wall_s=4.0))["done"]
         self.assertEqual(done["baseline_failed"], "its process ended (timeout)")
