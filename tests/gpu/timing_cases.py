@@ -14,6 +14,9 @@ from typing import Any
 
 from tests.worker.client import DOUBLE, SOFTMAX, Worker, output, tensor
 
+from .registry import ALL
+from .support import Bench
+
 # On the host; a process with a context of its own maps much.
 OPENING = {"resident_bytes": 32 << 30}
 WALL_S = 10.0
@@ -309,3 +312,10 @@ CASES: list[tuple[str, Callable[[Worker], None]]] = [
     ("timing: cancelled in the middle", cancelled_in_the_middle),
     ("timing: ceilings", ceilings_are_plausible),
 ]
+
+
+def _on_bench(function: Callable[[Worker], None]) -> Callable[[Bench], None]:
+    return lambda bench: function(bench.worker)
+
+
+ALL.update({name: (_on_bench(function), True) for name, function in CASES})
