@@ -20,6 +20,7 @@ LIMITS = {
     "address_space_bytes": 16 << 30,
     "resident_bytes": 8 << 30,
     "output_tail_bytes": 65536,
+    "device_bytes": 0,
 }
 TOLERANCE = {
     "reference_factor": 4.0,

@@ -82,8 +82,12 @@ def _map(descriptor, size_bytes):
 
 def pretend():
     import torch
-    from warpsmith_worker import cuda_driver, place
+    from warpsmith_worker import cuda_driver, event_clock, place
 
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from host_clock import HostClock
+
+    event_clock.CudaClock = HostClock
     state = {"on": False}
     place.use_gpu = lambda: state.update(on=True)
     place.is_gpu = lambda: state["on"]

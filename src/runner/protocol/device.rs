@@ -145,7 +145,8 @@ pub struct Series {
     pub cold_us: Vec<f64>,
     /// Time of a call right after another, in µs.
     pub warm_us: Vec<f64>,
-    /// Time of calling nothing, measured the same way, in µs; already taken off the samples.
+    /// What lies around a call, in µs: by graphs the flush, already taken off the cold samples; by events two
+    /// events with nothing in between, which stay inside as they do in other benchmarks.
     pub empty_us: f64,
     /// Time until a call returns on the host, in µs.
     pub host_us: f64,

@@ -16,6 +16,7 @@ from .timing_requests import Timed, runners_of
 _JUDGE_WALL_S = 120.0
 # The judge ends its measurements itself; only what hangs is stopped.
 _CEILINGS_GRACE_S = 10.0
+_SPARE_WALL_S = 60.0
 _NO_DEVICE = "this worker was started without a GPU"
 
 if TYPE_CHECKING:
@@ -315,7 +316,9 @@ class Requests:
                 else:
                     ended(outcome)
 
-            self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+            self._when_spare_rests(
+                lambda: self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
+            )
 
         self._with_case(request, time_it)
 
@@ -324,7 +327,18 @@ class Requests:
             self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
             return
         message = {**_fields(request, "wall_s"), "bytes": request.get("bytes")}
-        self._ask_judge(request, message, None, float(request["wall_s"]) + _CEILINGS_GRACE_S)
+        wall_s = float(request["wall_s"]) + _CEILINGS_GRACE_S
+        self._when_spare_rests(lambda: self._ask_judge(request, message, None, wall_s))
+
+    def _when_spare_rests(self, action: Callable[[], None]) -> None:
+        """Do it once the spare has opened its context, which would disturb what is measured meanwhile."""
+        spare = self.supervisor.spare
+        if spare is None:
+            action()
+        else:
+            # It answers this when it is through; there is nothing to close.
+            rests = Job("time-close", {}, lambda _outcome, _descriptors: action(), wall_s=_SPARE_WALL_S)
+            spare.submit(rests)
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
         """Do it once the case is prepared; a case that could not be prepared says why."""

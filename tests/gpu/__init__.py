@@ -1,0 +1,1 @@
+"""Tests that start kernels on a GPU; see README.md."""
