@@ -133,7 +133,7 @@ class Candidate:
                 module = import_user_file(files.path, files.text_path, request["search_paths"])
                 self.entry = _find_entry(module, request["entry"], files.path)
                 told = self._take_role(module, self.entry, request.get("module"))
-            self.stage.settle(None, returned=False)
+            self.stage.settle(None)
             parameters = _parameters(self.entry)
             self.positional_only = _positional_only(self.entry)
         except BaseException as error:
@@ -168,7 +168,7 @@ class Candidate:
             began = time.perf_counter()
             with widens:
                 returned = self._call(session, arguments, options)
-            self.stage.settle(session, returned=True)
+            self.stage.settle(session)
             run_ms = (time.perf_counter() - began) * 1e3
             report = ours(session.report)
             values_matter = options["compare_values"]
@@ -277,6 +277,7 @@ class Candidate:
         report: Message = {}
         if session is not None:
             try:
+                self.stage.collect(session)
                 report = session.report()
             except BaseException as second:
                 error = InterpreterFailed(f"its report failed: {second!r:.500}")

@@ -82,12 +82,17 @@ class DeviceStage:
         """What records one call."""
         return DeviceSession(self.files, options.get("autotune", "drawn"))
 
-    def settle(self, session: DeviceSession | None, *, returned: bool) -> None:
+    def settle(self, session: DeviceSession | None) -> None:
         """Wait for the GPU, and look at the guards. Raises DriverError when something failed on it."""
         self.driver.synchronize()
         damages = self.guards.damages() if self.guards is not None else []
-        for damage in damages if returned and session is not None else ():
+        for damage in damages if session is not None else ():
             session.add_finding("out-of-bounds-store", damage.message, damage.block.place)
+
+    def collect(self, session: DeviceSession | None) -> None:
+        """What can still be seen after a call that raised."""
+        if self._sticky_error() is None:
+            self.settle(session)
 
     def deliver(self) -> None:
         """What was handed over is to be seen by the judge. Raises DriverError."""

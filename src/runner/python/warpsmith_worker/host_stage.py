@@ -55,8 +55,11 @@ class HostStage:
             autotune=options.get("autotune", "drawn"),
         )
 
-    def settle(self, _session: Any, *, returned: bool) -> None:
+    def settle(self, _session: Any) -> None:
         """The call is over: everything has happened already."""
+
+    def collect(self, _session: Any) -> None:
+        """What can still be seen after a call that raised: it was recorded when it happened."""
 
     def deliver(self) -> None:
         """What was handed over is to be seen by the judge: it is already."""

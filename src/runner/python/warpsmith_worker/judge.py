@@ -160,14 +160,21 @@ class Judge:
 
     def _tried(self, handler: Callable[..., Any], request: Message) -> tuple[Message, list[int]]:
         """Once more with all memory that is only kept for later, where a GPU has too little."""
-        try:
+        if self.device is None:
             return handler(request)
+        try:
+            answer = handler(request)
         except Exception as error:
-            if self.device is None or not place.lacks_memory(error):
+            if not place.lacks_memory(error):
                 raise
-        # Not above: the exception's frames hold tensors.
-        self.device.free_memory()
-        return handler(request)
+            answer = None
+        if answer is None:
+            # Not above: the exception's frames hold tensors.
+            self.device.free_memory()
+            answer = handler(request)
+        # Whoever is told may look at the memory at once.
+        self.device.driver.synchronize()
+        return answer
 
     def close_sent(self) -> None:
         """Close the descriptors of the case that was just handed over."""

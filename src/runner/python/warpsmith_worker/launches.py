@@ -116,6 +116,10 @@ class DeviceSession:
         name = getattr(tuner.base_fn, "__name__", "kernel")
         self._autotuned.setdefault(name, [described(config) for config in configs])
 
+    def knows(self, tuner: Any) -> bool:
+        """Whether its configurations are noted."""
+        return getattr(tuner.base_fn, "__name__", "kernel") in self._autotuned
+
     def starts_tuning_afresh(self, tuner: Any) -> bool:
         """Whether what a kernel was tuned to before does not count in this call; true once for each."""
         if self.autotune != "trial" or id(tuner) in self._tuned_afresh:
@@ -245,6 +249,8 @@ def _only_configuration(tuner: Any, session: DeviceSession, arguments: tuple[Any
 
     It runs as it does in every call after the tuning: with its own hook, without the tuner's.
     """
+    if not isinstance(session.autotune, dict) and session.knows(tuner):
+        return None
     tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
     several = len(tuner.configs) > 1
     configs = list(forward(tuner.prune_configs, (named,), {})) if several else list(tuner.configs)
