@@ -27,10 +27,11 @@ import triton.language as tl
 KERNEL_TYPE = "flash_attention"
 
 _LONGEST_HEAD = 256
-# By the longest head: queries and keys of a tile, warps, stages of the pipeline.
-_TILES = {64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (64, 64, 8, 2)}
+# By the longest head: queries and keys of a tile, warps, stages of the pipeline, most registers of a thread.
+# The limit costs no spills and lets a multiprocessor hold two programs.
+_TILES = {64: (128, 64, 8, 3, 128), 128: (128, 64, 8, 3, None), 256: (64, 64, 8, 2, None)}
 # IEEE float32 products run outside the tensor cores and need more registers.
-_TILES_OF_FLOAT32 = {64: (64, 32, 4, 2), 256: (32, 16, 4, 2)}
+_TILES_OF_FLOAT32 = {64: (64, 32, 4, 2, None), 256: (32, 16, 4, 2, None)}
 
 
 @triton.jit
@@ -114,6 +115,7 @@ def _attention_tile(
     KEYS: tl.constexpr,
     ELEMENTS: tl.constexpr,
     WHOLE_HEAD: tl.constexpr,
+    NEGATED: tl.constexpr,
 ):
     program = tl.program_id(0)
     tiles = tl.cdiv(positions, QUERIES)
@@ -133,9 +135,9 @@ def _attention_tile(
     v_tile = V + batch * v_batch_stride + head * v_head_stride + element[None, :] * v_element_stride
 
     q = tl.load(q_tile, mask=inside_tile, other=0.0)
-    # A negative scale turns the order of the scores around; the same scores come from -q, exactly.
-    q = tl.where(scale_log2 < 0, -q, q)
-    scale_log2 = tl.abs(scale_log2)
+    # A negative scale turns the order of the scores around; -q with its opposite gives the same, exactly.
+    if NEGATED:
+        q = -q
     largest = tl.full((QUERIES,), float("-inf"), tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
     output = tl.zeros((QUERIES, ELEMENTS), tl.float32)
@@ -188,8 +190,8 @@ def _attention_tile(
     tl.store(where, result.to(y.dtype.element_ty), mask=inside_tile)
 
 
-def _tiles(elements: int, dtype: torch.dtype) -> tuple[int, int, int, int]:
-    """Queries and keys of a tile, warps, and stages of the pipeline, for a head of so many elements."""
+def _tile(elements: int, dtype: torch.dtype) -> tuple[int, int, int, int, int | None]:
+    """Queries and keys of a tile, warps, stages and most registers, for a head of so many elements."""
     tiles = _TILES_OF_FLOAT32 if dtype == torch.float32 else _TILES
     return next(tile for longest, tile in tiles.items() if elements <= longest)
 
@@ -211,7 +213,7 @@ def kernel_fn(
         return y
     scale = head_dim**-0.5 if sm_scale is None else sm_scale
     elements = max(16, triton.next_power_of_2(head_dim))
-    queries, keys, num_warps, num_stages = _tiles(elements, Q.dtype)
+    queries, keys, num_warps, num_stages, registers = _tile(elements, Q.dtype)
     _attention_tile[(batch * heads * triton.cdiv(positions, queries),)](
         Q,
         K,
@@ -220,7 +222,7 @@ def kernel_fn(
         heads,
         positions,
         head_dim,
-        scale * math.log2(math.e),
+        abs(scale) * math.log2(math.e),
         *Q.stride(),
         *K.stride(),
         *V.stride(),
@@ -229,7 +231,9 @@ def kernel_fn(
         KEYS=keys,
         ELEMENTS=elements,
         WHOLE_HEAD=elements == head_dim,
+        NEGATED=scale < 0,
         num_warps=num_warps,
         num_stages=num_stages,
+        maxnreg=registers,
     )
     return y

@@ -54,7 +54,7 @@ def _products(*tiles: tuple[int, int, int, int, int]) -> list[Constants]:
     return [{"_TILES": (tile,)} for tile in tiles]
 
 
-def _attention(elements: int, *tiles: tuple[int, int, int, int]) -> list[Constants]:
+def _attention(elements: int, *tiles: tuple[int, int, int, int, int | None]) -> list[Constants]:
     return [{"_TILES": {elements: tile}} for tile in tiles]
 
 
@@ -74,14 +74,15 @@ PRODUCTS = _products(
     (64, 256, 64, 4, 4),
 )
 ATTENTION = (
-    (128, 64, 4, 2),
-    (128, 64, 4, 3),
-    (128, 64, 8, 2),
-    (128, 64, 8, 3),
-    (128, 128, 8, 2),
-    (64, 64, 4, 3),
-    (64, 128, 4, 2),
-    (128, 32, 4, 4),
+    (128, 64, 4, 2, None),
+    (128, 64, 4, 3, None),
+    (128, 64, 8, 2, 128),
+    (128, 64, 8, 3, None),
+    (128, 128, 8, 2, None),
+    (64, 64, 4, 2, 128),
+    (64, 64, 4, 2, None),
+    (64, 64, 4, 3, None),
+    (64, 128, 4, 2, None),
 )
 LONG_ROWS = _long_rows((512, 8), (1024, 8), (1024, 16), (2048, 16), (2048, 32), (4096, 32))
 ENTROPY_ROWS = _long_rows((512, 4), (1024, 4), (512, 8), (1024, 8), (2048, 8), (2048, 16))
