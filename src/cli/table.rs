@@ -258,7 +258,10 @@ fn last_line(report: &Report, style: Style) -> String {
             let equal = report.all_cases().filter(|record| record.is_equal()).count();
             parts.push(format!("{equal} equal in every element"));
         }
-        parts.push("Triton interpreter on the CPU, no time measured".to_owned());
+        parts.push(match &report.provenance.gpu {
+            Some(gpu) => gpu.words(),
+            None => "Triton interpreter on the CPU, no time measured".to_owned(),
+        });
     }
     parts.join(" · ")
 }

@@ -24,6 +24,17 @@ pub struct OnGpu {
     pub free_bytes: u64,
 }
 
+impl OnGpu {
+    /// `on cuda:0, NVIDIA H200`, and what had to be done without.
+    pub fn words(&self) -> String {
+        let place = format!("on {}, {}", self.device, self.name);
+        match self.transport {
+            Transport::Ipc => place,
+            Transport::Host => format!("{place}, tensors copied through the host (no CUDA IPC here)"),
+        }
+    }
+}
+
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Means {

@@ -225,7 +225,7 @@ impl<W: Worker> CheckRun<'_, W> {
         (ended, None)
     }
 
-    async fn redraw(&self, prepared: &Prepared, seed: u64) -> Result<(), Ended> {
+    pub(super) async fn redraw(&self, prepared: &Prepared, seed: u64) -> Result<(), Ended> {
         if prepared.drawn.is_some() {
             return self.redraw_drawn(prepared, seed).await;
         }

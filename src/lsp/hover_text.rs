@@ -137,10 +137,12 @@ fn provenance(report: &Report) -> String {
     if let [seed] = seeds[..] {
         parts.push(format!("seed {seed}"));
     }
-    if provenance.method == "triton-interpreter" {
-        parts.push("Triton interpreter on CPU: no time is measured here".to_owned());
-    } else if !provenance.method.is_empty() {
-        parts.push(provenance.method.clone());
+    match &provenance.gpu {
+        Some(gpu) => parts.push(gpu.words()),
+        None if provenance.method == "triton-interpreter" => {
+            parts.push("Triton interpreter on CPU: no time is measured here".to_owned());
+        }
+        None => {}
     }
     let versions = [
         ("Python", &provenance.python),

@@ -180,7 +180,12 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(baseline) => (Some(baseline), None),
             Err(none) => (None, Some(none)),
         };
-        let measured = self.measure(bench, of, prepared, (candidate, baseline.as_ref())).await;
+        // Other values than those of the judged call: a result that was kept is wrong for them.
+        let other = Draws::new(self.seed, &format!("values of the timing of {}", of.case.label())).next_u64();
+        let measured = match self.redraw(prepared, other).await {
+            Ok(()) => self.measure(bench, of, prepared, (candidate, baseline.as_ref())).await,
+            Err(ended) => Err((NoTimingCode::Failed, words_of(ended))),
+        };
         if let Some(own) = baseline.as_ref().filter(|baseline| baseline.is_own) {
             self.close_runner(&own.side.runner).await;
         }

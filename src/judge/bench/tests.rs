@@ -87,6 +87,7 @@ impl Worker for FakeWorker {
                 (if asked.bytes.is_some() { "same bytes" } else { "ceilings" }, Outcome::Done(measured))
             }
             Request::Prepare(_) => ("prepare", Outcome::Done(json!({"possible": true}))),
+            Request::Redraw { .. } => ("redraw", Outcome::Done(json!({}))),
             Request::Release { .. } => ("release", Outcome::Done(json!({}))),
             Request::Close { .. } => ("close", Outcome::Done(json!({}))),
             other => unreachable!("{other:?}"),
@@ -233,6 +234,7 @@ async fn what_passed_is_timed_and_every_process_is_closed() {
         "run",
         "compare",
         "open baseline",
+        "redraw",
         "ceilings",
         "time",
         "same bytes",
