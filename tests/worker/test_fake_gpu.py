@@ -85,6 +85,12 @@ class OnFakeGpu(unittest.TestCase):
             _, compared = self.ran(worker, source, arguments=arguments)
             (errors,) = compared["outputs"]
             self.assertEqual((errors["violations"], errors["unwritten"]), (0, 8))
+            runner = worker.fresh("runner")
+            worker.open_source(source, runner)
+            case = worker.prepare("double", [tensor("x", [8, 8])], [output("y", [8, 8])])
+            for _ in range(3):
+                done = worker.run_case(runner, case, arguments=arguments)["done"]
+                self.assertEqual(done["outputs"][0]["returned_before"], False)
 
     def test_other_values_in_the_same_memory(self) -> None:
         for environment in ({}, {"WARPSMITH_TRANSPORT": "host"}):
@@ -181,6 +187,23 @@ class OnFakeGpu(unittest.TestCase):
         worker.open_source(source, runner, blocking=True)
         case = worker.prepare("double", [tensor("x", [8, 8])], [output("y", [8, 8])])
         self.assertIn("done", worker.run_case(runner, case))
+
+    def test_what_is_written_beside_tensors_before_an_exception(self) -> None:
+        worker = self.started()
+        runner = worker.fresh("runner")
+        source = (
+            "import ctypes, torch\n"
+            "def kernel_fn(x):\n"
+            "    y = torch.empty_like(x)\n"
+            "    byte = ctypes.c_ubyte.from_address(y.data_ptr() - 1)\n"
+            "    byte.value ^= 1\n"
+            "    raise ValueError('so be it')\n"
+        )
+        worker.open_source(source, runner)
+        case = worker.prepare("double", [tensor("x", [8, 8])], [output("y", [8, 8])])
+        raised = worker.run_case(runner, case)["raised"]
+        self.assertEqual((raised["code"], raised["place"]["line"]), ("raised", 6))
+        self.assertEqual([finding["kind"] for finding in raised["findings"]], ["out-of-bounds-store"])
 
     def test_memory_left(self) -> None:
         state = self.started().ask("device-state")["done"]

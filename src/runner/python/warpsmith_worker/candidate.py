@@ -180,7 +180,7 @@ class Candidate:
                 returned, session if values_matter else None, self._is_refused, widened=widened
             )
             self.stage.deliver()
-            self._mark_returned_before(returned, described)
+            self._mark_returned_before(case, returned, described)
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
@@ -205,12 +205,16 @@ class Candidate:
         """Whether a returned value lies in the wrong memory; a KernelBench reference works on the CPU."""
         return self.problem is None and self.stage.is_in_wrong_memory(value)
 
-    def _mark_returned_before(self, returned: Any, described: list[Message]) -> None:
+    def _mark_returned_before(self, case: "_CaseMemory", returned: Any, described: list[Message]) -> None:
         """Say which values are the memory of an earlier result, and remember these."""
+        # Memory of the judge that is the same in every call is no result of before.
+        same = list(case.destinations.values()) if self.stage.outputs_stay else []
+        own = [value for value in flatten(returned) if not any(value is other for other in same)]
         for value, description in zip(flatten(returned), described, strict=True):
             if description["dtype"] is not None:
-                description["returned_before"] = self.earlier.holds(value)
-        self.earlier.remember([value for value in flatten(returned) if type(value) is torch.Tensor])
+                is_own = any(value is other for other in own)
+                description["returned_before"] = is_own and self.earlier.holds(value)
+        self.earlier.remember([value for value in own if type(value) is torch.Tensor])
 
     def recopy(self, request: Message, descriptors: list[int]) -> Message:
         """Copy what was held into the outputs of a case once more: `Recopied`."""

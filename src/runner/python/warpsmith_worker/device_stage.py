@@ -28,6 +28,9 @@ _NO_FILES = UserFiles("", "")
 class DeviceStage:
     """One for each process; its context is open before any user code is imported."""
 
+    outputs_stay = True
+    """Whether the memory of an output is at the same address in every call."""
+
     def __init__(self, *, blocking: bool) -> None:
         """`blocking`: the host waits for every launch. Ends the process when there is no GPU."""
         self.blocking = blocking

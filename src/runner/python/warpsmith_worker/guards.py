@@ -19,7 +19,6 @@ from torch.overrides import TorchFunctionMode
 from . import poison
 from .arenas import GUARD_BYTES
 from .cuda_shim import UNINITIALISED, forward, is_size
-from .dtypes import BY_TORCH
 
 # Larger ones are left as torch made them: who asks for so much needs the memory.
 _LARGEST_GUARDED_BYTES = 32 << 30
@@ -99,10 +98,14 @@ class Guards:
         made = handed.pop()
         if type(made) is not torch.Tensor or made.device != self._device or made.layout != torch.strided:
             return made
-        storage_bytes = made.untyped_storage().nbytes()
-        if not 0 < storage_bytes <= _LARGEST_GUARDED_BYTES or made.dtype not in BY_TORCH:
+        if made.is_quantized or made.is_conj() or made.is_neg():
             return made
-        if made.is_conj() or made.is_neg():
+        try:
+            storage_bytes = made.untyped_storage().nbytes()
+        except (RuntimeError, NotImplementedError):
+            # Batched and functional tensors have no memory of their own.
+            return made
+        if not 0 < storage_bytes <= _LARGEST_GUARDED_BYTES:
             return made
         geometry = made.dtype, made.size(), made.stride(), made.storage_offset(), made.requires_grad
         # Nobody else holds it: its memory is free before the block is asked for.

@@ -22,6 +22,8 @@ class HostStage:
 
     is_broken = False
     """Whether the process must end after its answer."""
+    outputs_stay = False
+    """Whether the memory of an output is at the same address in every call; here it is mapped anew."""
 
     def __init__(self) -> None:
         self.shim = Shim()
