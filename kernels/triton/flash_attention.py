@@ -28,7 +28,7 @@ KERNEL_TYPE = "flash_attention"
 
 _LONGEST_HEAD = 256
 # By the longest head: queries and keys of a tile, warps, stages of the pipeline, most registers of a thread.
-# The limit costs no spills and lets a multiprocessor hold two programs.
+# The limit costs next to no spills and lets a multiprocessor hold two programs.
 _TILES = {64: (128, 64, 8, 3, 128), 128: (128, 64, 8, 3, None), 256: (64, 64, 8, 2, None)}
 # IEEE float32 products run outside the tensor cores and need more registers.
 _TILES_OF_FLOAT32 = {64: (64, 32, 4, 2, None), 256: (32, 16, 4, 2, None)}

@@ -19,6 +19,7 @@ import argparse
 import datetime
 import functools
 import json
+import math
 import os
 import random
 import statistics
@@ -224,7 +225,8 @@ def measured(row: Row, setup: Setup, not_compiled: dict[tuple[Row, str], str | N
         "flops": flops,
         "sides": {side: statistics_of(taken) for side, taken in samples.items()},
         "left_out": left_out,
-        "apart": apart,
+        # JSON has no infinity.
+        "apart": {side: share if math.isfinite(share) else None for side, share in apart.items()},
         "torch_is": "baseline" if "baseline" in extras else "reference",
     }
 

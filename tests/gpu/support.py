@@ -3,11 +3,16 @@
 import time
 from typing import Any
 
+from tests.worker import client
 from tests.worker.client import DOUBLE, NORMAL, SOFTMAX, TOLERANCE, Worker, output, tensor
 
 DEVICE_LIMITS = {"device_bytes": 64 << 30, "resident_bytes": 32 << 30}
 IDENTITY = "def run(x):\n    return x.clone()\n"
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
+
+
+# A worker that says nothing for so long hangs; time on a GPU is dear.
+client._PATIENCE_S = 60.0
 
 
 class Bench:
@@ -37,7 +42,11 @@ class Bench:
     def _started(self, environment: dict[str, str]) -> Worker:
         worker = Worker(environment=environment, device=self.device)
         for name, source in (("double", DOUBLE), ("softmax", SOFTMAX), ("identity", IDENTITY)):
-            check(worker.define(name, source).get("done") == {}, f"define {name}: {worker.stderr()}")
+            reply = worker.define(name, source)
+            if reply.get("done") != {}:
+                told = worker.stderr()
+                worker.close()
+                raise AssertionError(f"define {name}: {reply}\n{told}")
         return worker
 
     def stderr(self) -> str:
