@@ -63,32 +63,25 @@ def uuid() -> str:
 
 def measured(worker: Worker, shape: list[int], dtype: str, condition: float) -> dict[str, object]:
     """Medians of the steps of one case; the first call, which compiles, is told by itself."""
-    taken: list[list[float]] = []
-    for _ in range(REPEATS + 1):
-        case = ""
-
-        def prepare() -> None:
-            nonlocal case
-            case = worker.prepare("softmax", [tensor("x", shape, dtype)], [output("y", shape, dtype)])
-
-        tolerance = {**TOLERANCE, "condition_factor": condition, "absolute_ulp": 2.0**-6}
-        steps = [
-            timed(prepare),
-            timed(lambda: done(worker.run_case("runner", case))),
-            timed(lambda: done(worker.compare(case, tolerance=tolerance))),
-            timed(lambda: worker.ask("release", case=case)),
-        ]
-        taken.append(steps)
-    first, *rest = taken
+    first, *rest = [steps_of(worker, shape, dtype, condition) for _ in range(REPEATS + 1)]
     medians = [round(statistics.median(values), 2) for values in zip(*rest, strict=True)]
     steps = dict(zip(("prepare", "run", "compare", "release"), medians, strict=True))
-    return {
-        "shape": shape,
-        "dtype": dtype,
-        "condition": condition,
-        **steps,
-        "first": [round(x, 1) for x in first],
-    }
+    told = {"shape": shape, "dtype": dtype, "condition": condition}
+    return {**told, **steps, "first": [round(step, 1) for step in first]}
+
+
+def steps_of(worker: Worker, shape: list[int], dtype: str, condition: float) -> list[float]:
+    """Milliseconds of each step of one case."""
+    began = time.perf_counter()
+    case = worker.prepare("softmax", [tensor("x", shape, dtype)], [output("y", shape, dtype)])
+    prepared = (time.perf_counter() - began) * 1e3
+    tolerance = {**TOLERANCE, "condition_factor": condition, "absolute_ulp": 2.0**-6}
+    return [
+        prepared,
+        timed(lambda: done(worker.run_case("runner", case))),
+        timed(lambda: done(worker.compare(case, tolerance=tolerance))),
+        timed(lambda: worker.ask("release", case=case)),
+    ]
 
 
 def done(reply: dict[str, object]) -> None:

@@ -35,7 +35,7 @@ class SharedTensor:
     descriptor: int | None
     """None when it has no bytes, or lies in an arena."""
     shared: torch.Tensor | None
-    """The storage as the candidate sees it, or a copy of it, see `far` (uint8); None when it is not looked at."""
+    """The storage as the candidate sees it, or a copy, see `far` (uint8); None when it is not looked at."""
     private: torch.Tensor | None = None
     """What the judge put there (uint8); of inputs only."""
     offset: int = 0
