@@ -35,8 +35,8 @@ _PERTURBATIONS = 6
 # There and back.
 _ORDERS = 2
 _LONGEST_FAULT = 4096
-# Elements of a case's tensors up to which a GPU is not asked what is right: to launch every step of a comparison
-# there takes longer than to compute it on a CPU.
+# Elements of a case's tensors up to which a GPU is not asked what is right: to launch every step of a
+# comparison there takes longer than to compute it on a CPU.
 _NEAR_ELEMENTS = 1 << 16
 
 
