@@ -32,6 +32,8 @@ _LONGEST_HEAD = 256
 _TILES = {64: (128, 64, 8, 3, 128), 128: (128, 64, 8, 3, None), 256: (64, 64, 8, 2, None)}
 # IEEE float32 products run outside the tensor cores and need more registers.
 _TILES_OF_FLOAT32 = {64: (64, 32, 4, 2, None), 256: (32, 16, 4, 2, None)}
+# Below every finite float32: a maximum of nothing from which -inf can still be subtracted.
+_LOWEST = tl.constexpr(-3.4028234663852886e38)
 
 
 @triton.jit
@@ -57,17 +59,15 @@ def _step(
     """Adds one tile of keys and values to the running softmax of a tile of queries."""
     position = start + key
     inside = position < positions
-    k_position = k_tile + position[None, :].to(tl.int64) * k_position_stride
-    v_position = v_tile + position[:, None].to(tl.int64) * v_position_stride
     if MASKED:
-        k = tl.load(k_position, mask=inside_head[:, None] & inside[None, :], other=0.0)
-        v = tl.load(v_position, mask=inside[:, None] & inside_head[None, :], other=0.0)
+        k = tl.load(k_tile, mask=inside_head[:, None] & inside[None, :], other=0.0)
+        v = tl.load(v_tile, mask=inside[:, None] & inside_head[None, :], other=0.0)
     elif WHOLE_HEAD:
-        k = tl.load(k_position)
-        v = tl.load(v_position)
+        k = tl.load(k_tile)
+        v = tl.load(v_tile)
     else:
-        k = tl.load(k_position, mask=inside_head[:, None], other=0.0)
-        v = tl.load(v_position, mask=inside_head[None, :], other=0.0)
+        k = tl.load(k_tile, mask=inside_head[:, None], other=0.0)
+        v = tl.load(v_tile, mask=inside_head[None, :], other=0.0)
     scores = tl.dot(q, k, input_precision="ieee")
     if MASKED:
         allowed = inside[None, :]
@@ -79,10 +79,8 @@ def _step(
     else:
         grown = tl.maximum(largest, tl.max(scores, axis=1) * scale_log2)
         scores = scores * scale_log2
-    # Queries that have seen nothing but -inf must not become NaN here: inf - inf.
-    shift = tl.where(grown == float("-inf"), 0.0, grown)
-    weights = tl.exp2(scores - shift[:, None])
-    fading = tl.exp2(largest - shift)
+    weights = tl.exp2(scores - grown[:, None])
+    fading = tl.exp2(largest - grown)
     total = total * fading + tl.sum(weights, axis=1)
     output = tl.dot(weights.to(v.dtype), v, output * fading[:, None], input_precision="ieee")
     return grown, total, output
@@ -119,9 +117,10 @@ def _attention_tile(
 ):
     program = tl.program_id(0)
     tiles = tl.cdiv(positions, QUERIES)
-    first = (tiles - 1 - program % tiles) * QUERIES
-    head = (program // tiles % heads).to(tl.int64)
-    batch = (program // tiles // heads).to(tl.int64)
+    sequences = tl.num_programs(0) // tiles
+    first = (tiles - 1 - program // sequences) * QUERIES
+    head = (program % sequences % heads).to(tl.int64)
+    batch = (program % sequences // heads).to(tl.int64)
 
     # Positions are 32 bits, which spares registers; where they become offsets they are widened.
     row = first + tl.arange(0, QUERIES)
@@ -131,14 +130,19 @@ def _attention_tile(
     inside_tile = (row[:, None] < positions) & inside_head[None, :]
     q_base = Q + batch * q_batch_stride + head * q_head_stride
     q_tile = q_base + row[:, None].to(tl.int64) * q_position_stride + element[None, :] * q_element_stride
-    k_tile = K + batch * k_batch_stride + head * k_head_stride + element[:, None] * k_element_stride
-    v_tile = V + batch * v_batch_stride + head * v_head_stride + element[None, :] * v_element_stride
+    k_base = K + batch * k_batch_stride + head * k_head_stride
+    v_base = V + batch * v_batch_stride + head * v_head_stride
+    wide_key = key.to(tl.int64)
+    k_step = tl.full((), KEYS, tl.int64) * k_position_stride
+    v_step = tl.full((), KEYS, tl.int64) * v_position_stride
+    k_within = wide_key[None, :] * k_position_stride + element[:, None] * k_element_stride
+    v_within = wide_key[:, None] * v_position_stride + element[None, :] * v_element_stride
 
     q = tl.load(q_tile, mask=inside_tile, other=0.0)
     # A negative scale turns the order of the scores around; -q with its opposite gives the same, exactly.
     if NEGATED:
         q = -q
-    largest = tl.full((QUERIES,), float("-inf"), tl.float32)
+    largest = tl.full((QUERIES,), _LOWEST, tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
     output = tl.zeros((QUERIES, ELEMENTS), tl.float32)
     # Keys before the diagonal tiles are seen by all queries of this tile; only the last tile may end within.
@@ -147,8 +151,8 @@ def _attention_tile(
     for start in range(0, unmasked, KEYS):
         largest, total, output = _step(
             q,
-            k_tile,
-            v_tile,
+            k_base + k_within,
+            v_base + v_within,
             start,
             row,
             key,
@@ -164,11 +168,13 @@ def _attention_tile(
             MASKED=False,
             WHOLE_HEAD=WHOLE_HEAD,
         )
+        k_base += k_step
+        v_base += v_step
     for start in range(unmasked, last, KEYS):
         largest, total, output = _step(
             q,
-            k_tile,
-            v_tile,
+            k_base + k_within,
+            v_base + v_within,
             start,
             row,
             key,
@@ -184,6 +190,8 @@ def _attention_tile(
             MASKED=True,
             WHOLE_HEAD=WHOLE_HEAD,
         )
+        k_base += k_step
+        v_base += v_step
 
     result = output / total[:, None]
     where = y + ((batch * heads + head) * positions + row[:, None]) * head_dim + element[None, :]
