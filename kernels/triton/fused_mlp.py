@@ -1,10 +1,10 @@
 """Gated perceptron: (activation(x @ w_gate.T) * (x @ w_up.T)) @ w_down.T.
 
-Algorithm: two launches. The first one owns tiles of the hidden layer and walks along the model's width with
-two float32 accumulators, gate and up, fed by the same tile of x; the activation and the product are taken
-in registers and rounded once to the dtype of x. The second one is a matrix product of that with w_down.
-Programs are numbered so that a group of 8 tile rows is finished column by column: neighbours in time read
-the same weights from L2.
+Algorithm: two launches. The first one multiplies a tile of x by rows of w_gate and w_up in turns, so that
+gate and up are neighbouring columns of one float32 accumulator, which a thread holds both; the activation and
+the product are taken in registers and rounded once to the dtype of x. The second one is a matrix product of
+that with w_down. Programs are numbered so that a group of 8 tile rows is finished column by column:
+neighbours in time read the same weights from L2.
 
 Must move: (2 * rows * dim + 3 * dim * hidden) * itemsize bytes and the hidden layer, rows * hidden *
 itemsize, once in each direction; must compute 6 * rows * dim * hidden flops. Many rows are limited by the
@@ -14,7 +14,10 @@ Why this shape: gate and up, three times the size of the hidden layer if stored 
 Fusing the last product too would recompute the hidden layer for each tile of the output. The tile is the
 largest of a short list that leaves about two programs for every multiprocessor. 64-bit offsets.
 
-Measured share of the limit: not measured yet on a GPU.
+Measured on an H200 (fp16, medians of do_bench, 2026-12-01) with these tiles for the last product, when gate
+and up were two products of a tile of 128 x 128 each: 260.4 µs for 2048 rows, dim 2048, hidden 5504 (n = 73),
+67 % of the limit of 790 TFLOP/s; 968.2 µs for dim 4096, hidden 11008 (n = 21), 72 %. PyTorch's own took 233.0
+and 846.4 µs. As it is now: not measured yet.
 """
 
 from collections.abc import Sequence
@@ -26,8 +29,8 @@ import triton.language as tl
 KERNEL_TYPE = "fused_mlp"
 
 _GROUP = 8
-# Rows, columns and depth of a tile, warps, stages of the pipeline: the first that makes enough programs. Tiles
-# of twice the width left room for one program on a multiprocessor, and nothing ran while it began and ended.
+# Rows, columns and depth of a tile, warps, stages of the pipeline: the first that makes enough programs. Two
+# programs fit on a multiprocessor: one computes while another begins or ends. Twice the width is slower.
 _TILES = ((128, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4))
 _TILES_OF_FEW_ROWS = ((32, 32, 128, 4, 4),)
 _HIDDEN_TILES_OF_FEW_ROWS = ((32, 64, 128, 4, 4),)
