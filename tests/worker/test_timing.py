@@ -177,6 +177,44 @@ class Ops(unittest.TestCase):
         runner.ask("time-keep")
         self.assertFalse(torch.equal(runner.y, runner.x * 2))
 
+    def right_samples(self, runner: Runner, samples: int) -> int:
+        """How many of some samples ended with the right outputs."""
+        right = 0
+        for _ in range(samples):
+            runner.sample()
+            runner.ask("time-keep")
+            right += torch.equal(runner.y, runner.x * 2)
+        return right
+
+    def test_what_is_remembered_by_address_from_some_call_on_is_wrong(self) -> None:
+        remembered: dict[int, torch.Tensor] = {}
+        remembers: list[bool] = []
+
+        def entry(x: torch.Tensor) -> torch.Tensor:
+            if not remembers or x.data_ptr() not in remembered:
+                remembered[x.data_ptr()] = x * 2
+            return remembered[x.data_ptr()].clone()
+
+        runner = Runner(entry)
+        runner.open()
+        self.assertEqual(self.right_samples(runner, 3), 3)
+        remembers.append(True)
+        # Right is at most the entry that had the values of the case at that moment.
+        self.assertLessEqual(self.right_samples(runner, 5), 1)
+
+    def test_memory_that_holds_the_result_of_an_earlier_call_is_seen(self) -> None:
+        stops: list[bool] = []
+
+        def entry(x: torch.Tensor, y: torch.Tensor) -> None:
+            if not stops:
+                torch.mul(x, 2, out=y)
+
+        runner = Runner(entry, parameter="y", output="y")
+        runner.open()
+        self.assertEqual(self.right_samples(runner, 6), 6)
+        stops.append(True)
+        self.assertEqual(self.right_samples(runner, 6), 0)
+
     def test_an_input_that_is_returned_is_named(self) -> None:
         runner = Runner(lambda x: x)
         runner.open()

@@ -39,11 +39,23 @@ class Pool:
         entry_bytes = sum(_span(tensor) * tensor.element_size() for tensor in tensors)
         count = entries_for(entry_bytes, wanted_bytes, most_bytes)
         self.bytes = count * entry_bytes
+        self._turns = 0
         # Until it is settled, entry 0 has other values too: nothing that a call keeps from before is right.
         self.entries = [
             {name: _moved_copy(value, (at + 1) * _SHIFT) for name, value in inputs.items()}
             for at in range(count)
         ]
+
+    def turn(self) -> None:
+        """Entry 0 gets values as the others have and goes to the end; the next one takes its place."""
+        entry = self.entries.pop(0)
+        self.entries.append(entry)
+        self._turns += 1
+        if len(self.entries) < _FEWEST_ENTRIES:
+            return
+        for name, source in self._sources.items():
+            if isinstance(source, torch.Tensor) and source.numel():
+                _move(source, entry[name], (len(self.entries) + self._turns) * _SHIFT)
 
     def settle(self) -> None:
         """Give entry 0 the values of the case."""
@@ -62,12 +74,17 @@ def _moved_copy(value: Any, shift: int) -> Any:
     storage = torch.empty(lead + _span(value), dtype=value.dtype, device=value.device)
     copy = storage.as_strided(value.shape, value.stride(), lead)
     _whole(copy).copy_(_whole(value))
+    _move(value, copy, shift)
+    return copy
+
+
+def _move(value: torch.Tensor, copy: torch.Tensor, shift: int) -> None:
+    """Write the values of a float tensor into a copy of it, at other places."""
     if value.is_floating_point() and 0 not in value.stride():
         bits = BITS[value.element_size()]
         # By bits, because not every dtype can be rolled.
         rolled = value.contiguous().view(bits).reshape(-1).roll(shift).view(value.shape)
         copy.view(bits).copy_(rolled)
-    return copy
 
 
 def _span(tensor: torch.Tensor) -> int:
