@@ -99,6 +99,8 @@ impl<W: Worker> CheckRun<'_, W> {
                         Err(missing) => benched.not_timed.push(missing),
                     }
                     if is_wrong {
+                        // Of a function that is wrong no time is kept, also not of the sizes before.
+                        benched.timings.clear();
                         break;
                     }
                 }
@@ -148,10 +150,10 @@ impl<W: Worker> CheckRun<'_, W> {
             Ended::Ran { ran, compared: None } => self.compare(&of.case, prepared, ran).await,
             ended => ended,
         };
-        self.record_of(of, prepared, ended)
+        self.record_of(of, prepared, ended).await
     }
 
-    fn record_of(&self, of: &BenchCase<'_>, prepared: &Prepared, ended: Ended) -> CaseRecord {
+    async fn record_of(&self, of: &BenchCase<'_>, prepared: &Prepared, ended: Ended) -> CaseRecord {
         let circumstances = Circumstances {
             case: &of.case,
             outputs: &prepared.request.outputs,
@@ -163,7 +165,8 @@ impl<W: Worker> CheckRun<'_, W> {
             trials: &[],
             must_be_deterministic: false,
         };
-        unstated::eased(assess::assess(circumstances, ended), self.oracle)
+        let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
+        self.seen_from_head(record, Some(prepared)).await
     }
 
     async fn time_case(
@@ -194,8 +197,18 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(ran) => ran,
             Err(why) => return Err(missing(NoTimingCode::Failed, why)),
         };
+        let shares_reference = baseline.as_ref().is_some_and(|baseline| !baseline.is_own);
+        if shares_reference && taken.sides.baseline_failed.is_some() {
+            // Its process may have ended; what says what is right is needed once more.
+            self.close_reference().await;
+        }
         let kept = self.compare(&of.case, prepared, ran).await;
-        let kept = self.record_of(of, prepared, kept);
+        let kept = self.record_of(of, prepared, kept).await;
+        if kept.verdict == Verdict::CouldNotRun {
+            let why = kept.findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
+            let why = format!("whether the outputs of a timed call are right cannot be said: {why}");
+            return Err(missing(NoTimingCode::Failed, why));
+        }
         let timed_call_wrong = (kept.verdict != Verdict::Passed)
             .then(|| kept.findings.first().map(|finding| finding.message.clone()).unwrap_or_default());
         if kept.verdict == Verdict::Wrong {
@@ -264,7 +277,15 @@ impl<W: Worker> CheckRun<'_, W> {
             seed: Draws::new(self.seed, &format!("timing of {}", of.case.label())).next_u64(),
             wall_s: TIME_WALL_S,
         });
-        let answer = self.cancellable(&candidate.runner, self.worker.request(request)).await;
+        // Either may be at work when the check is cancelled, and the GPU is free once both are gone.
+        let timed = self.cancellable(&candidate.runner, self.worker.request(request));
+        let answer = match baseline {
+            Some(baseline) => self.cancellable(&baseline.side.runner, timed).await,
+            None => timed.await,
+        };
+        if self.cancel.is_cancelled() {
+            return Err((NoTimingCode::Failed, "the check was cancelled".to_owned()));
+        }
         let after = bench.gpu.look();
         let bytes = of.definition.bytes(&of.case.axes, of.case.dtype).ok().flatten();
         let same_bytes = bench.gpu.same_bytes(self.worker, bytes).await;
