@@ -104,6 +104,18 @@ fn without_a_gpu_the_lens_says_so() {
     assert_eq!(hints(&mut server, &uri), []);
 }
 
+/// A verdict that stands is not taken again, but its time may be: whoever used the GPU may be gone.
+#[test]
+fn a_save_tries_again_to_time_what_a_busy_gpu_did_not_allow() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    let missing = NoTiming::new(None, NoTimingCode::GpuBusy, "python3 (process 7) uses the GPU");
+    check(&mut server, &uri, Report { not_timed: vec![missing], ..passed_report() }, PASSED);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(timed());
+    server.lens_until(&uri, &format!("{PASSED} · {TITLE}"));
+}
+
 #[test]
 fn the_hover_shows_all_of_it() {
     let mut server = Server::start();
