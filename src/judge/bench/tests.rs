@@ -302,6 +302,28 @@ async fn wrong_outputs_of_a_timed_call_make_the_verdict_wrong() {
     assert_eq!(benched.not_timed[0].code, NoTimingCode::TimedCallWrong);
 }
 
+/// A kernel that reads beyond its tensors at its hundredth call is as wrong as at its first.
+#[tokio::test]
+async fn a_fault_of_the_kernel_while_it_is_timed_makes_the_verdict_wrong() {
+    fn raised(code: &str) -> Outcome {
+        let raised = json!({"exception": "DriverError", "message": "an illegal memory access", "code": code,
+                            "missing": null, "place": null, "column": null});
+        Outcome::Raised(serde_json::from_value(raised).unwrap())
+    }
+    let worker = FakeWorker { sides: || raised("illegal-access"), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert_eq!(benched.records[0].verdict, Verdict::Wrong);
+    assert!(benched.records[0].findings[0].message.contains("while it was timed: "), "{:?}", benched.records);
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::TimedCallWrong);
+    // What timing itself does may raise too.
+    let worker = FakeWorker { sides: || raised("raised"), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert_eq!(
+        (benched.records[0].verdict, benched.not_timed[0].code),
+        (Verdict::Passed, NoTimingCode::Failed)
+    );
+}
+
 /// Not to know whether they are right is something else.
 #[tokio::test]
 async fn outputs_of_a_timed_call_that_cannot_be_judged_are_not_called_wrong() {
