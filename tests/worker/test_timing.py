@@ -134,8 +134,9 @@ class Runner:
         assert checked == answer, (checked, answer)
         return answer["done"]
 
-    def open(self) -> dict[str, Any]:
-        return self.ask("time-open", case="c", arguments=self.arguments, inputs=[], outputs=[])
+    def open(self, **changes: Any) -> dict[str, Any]:
+        fields = {"case": "c", "arguments": self.arguments, "inputs": [], "outputs": [], **changes}
+        return self.ask("time-open", **fields)
 
     def sample(self) -> dict[str, Any]:
         return self.ask("time-sample", cold_calls=3, warm_calls=2)
@@ -243,6 +244,17 @@ class Ops(unittest.TestCase):
         self.assertTrue(torch.equal(held, whole))
         self.assertTrue(bool(mine.isnan().all()))
         self.assertTrue(bool(transposed.isnan().all()))
+
+    def test_what_a_baseline_returns_stays(self) -> None:
+        constant = torch.ones(8, 16)
+        for spoils in (True, False):
+            runner = Runner(lambda **_x: constant)
+            runner.open(spoils=spoils)
+            runner.sample()
+            runner.sample()
+            # It may be a constant of the reference that says what is right afterwards.
+            self.assertEqual(bool(constant.isnan().any()), spoils)
+            constant.fill_(1)
 
     def test_another_shape_is_not_copied(self) -> None:
         runner = Runner(lambda x: x[:4] * 2)

@@ -92,6 +92,8 @@ class Timing:
         self._sampler: Sampler | None = None
         self._destinations: list[dict[str, torch.Tensor]] = []
         """Where the calls of each entry write."""
+        self._spoils = True
+        """Whether what was returned may be overwritten."""
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """What is `done`. Raises what the entry raised, or NotOpen."""
@@ -111,6 +113,7 @@ class Timing:
 
     def _open(self, request: Message, descriptors: list[int]) -> Message:
         self._forget()
+        self._spoils = request.get("spoils", True)
         case = self._case = self._memory_of(request, descriptors)
         if self._clock is None:
             self._clock = self._make_clock()
@@ -167,6 +170,8 @@ class Timing:
 
     def _spoil(self, returned: Any) -> None:
         """Overwrite outputs of entry 0; inputs that were returned stay."""
+        if not self._spoils:
+            return
         inputs = [value for value in self._pool.entries[0].values() if isinstance(value, torch.Tensor)]
         kept = {value.untyped_storage().data_ptr() for value in inputs}
         for value in [*flatten(returned), *self._destinations[0].values()]:
