@@ -108,6 +108,20 @@ class Liars(unittest.TestCase):
             self.assertEqual(sides.outcome()["failed"]["code"], "not-timed", method)
             self.assertIn("its process says that of", sides.outcome()["failed"]["message"])
 
+    def test_a_baseline_that_lies_gives_its_memory_back_before_the_kernel_is_timed(self) -> None:
+        class Liar(Sides):
+            def answer(self, step: Step) -> tuple[float, dict[str, Any]]:
+                took_us, outcome = super().answer(step)
+                if step.op == "time-claim" and step.side == "baseline":
+                    outcome["done"]["calls"] += 1
+                return took_us, outcome
+
+        sides = Liar()
+        sides.session()
+        self.assertIn("were made", sides.done()["baseline_failed"])
+        ops = [(step.side, step.op) for step in sides.steps]
+        self.assertLess(ops.index(("baseline", "time-close")), ops.index(("candidate", "time-sample")))
+
     def test_a_slow_empty_batch_does_not_make_the_calls_look_short(self) -> None:
         class SlowEmpty(Sides):
             def answer(self, step: Step) -> tuple[float, dict[str, Any]]:

@@ -221,9 +221,9 @@ class TimingSession:
             if side.name == "candidate":
                 raise
             self._baseline_failed = _told(ended.outcome)
-            # After this it says nothing any more, unless it only raised.
+            # After this it is asked nothing any more, but one that lives gives its memory back.
             self._sides.pop("baseline")
-            if "raised" in ended.outcome:
+            if "died" not in ended.outcome:
                 yield Step("baseline", "time-close", {}, _CLOSE_WALL_S)
             return None
 
