@@ -2,6 +2,7 @@
 
 import time
 import unittest
+import unittest.mock
 from types import SimpleNamespace
 from typing import Any
 
@@ -202,6 +203,20 @@ class Ops(unittest.TestCase):
         remembers.append(True)
         # Right is at most the entry that had the values of the case at that moment.
         self.assertLessEqual(self.right_samples(runner, 5), 1)
+
+    def test_without_room_for_a_copy_the_values_stay_where_they_are(self) -> None:
+        runner = Runner(lambda x: x * 2)
+        runner.open()
+        entries = list(runner.timing._pool.entries)
+
+        def lacking(value: torch.Tensor, copy: torch.Tensor, shift: int) -> None:
+            copy.fill_(shift)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+        with unittest.mock.patch("warpsmith_worker.timing_pool._move", lacking):
+            self.assertEqual(self.right_samples(runner, 2), 2)
+        self.assertTrue(all(a is b for a, b in zip(runner.timing._pool.entries, entries, strict=True)))
+        self.assertEqual(self.right_samples(runner, 2), 2)
 
     def test_memory_that_holds_the_result_of_an_earlier_call_is_seen(self) -> None:
         stops: list[bool] = []

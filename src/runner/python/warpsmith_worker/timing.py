@@ -161,9 +161,11 @@ class Timing:
         if sampler.graphs is not None:
             return
         self._spoil(sampler.last)
-        self._pool.turn()
-        for turning in (sampler.calls, self._destinations):
-            turning.append(turning.pop(0))
+        # Where there is no room for a copy, the entry stays where it is.
+        with contextlib.suppress(torch.OutOfMemoryError):
+            self._pool.turn()
+            for turning in (sampler.calls, self._destinations):
+                turning.append(turning.pop(0))
         self._pool.settle()
         # Of the sample nothing of that is to be timed.
         self._clock.synchronise()

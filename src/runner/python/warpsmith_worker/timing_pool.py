@@ -47,15 +47,17 @@ class Pool:
         ]
 
     def turn(self) -> None:
-        """Entry 0 gets values as the others have and goes to the end; the next one takes its place."""
-        entry = self.entries.pop(0)
-        self.entries.append(entry)
-        self._turns += 1
-        if len(self.entries) < _FEWEST_ENTRIES:
-            return
-        for name, source in self._sources.items():
-            if isinstance(source, torch.Tensor) and source.numel():
-                _move(source, entry[name], (len(self.entries) + self._turns) * _SHIFT)
+        """Entry 0 gets values as the others have and goes to the end; the next one takes its place.
+
+        Raises torch.OutOfMemoryError, and then only values of entry 0 have changed.
+        """
+        turns = self._turns + 1
+        if len(self.entries) >= _FEWEST_ENTRIES:
+            for name, source in self._sources.items():
+                if isinstance(source, torch.Tensor) and source.numel():
+                    _move(source, self.entries[0][name], (len(self.entries) + turns) * _SHIFT)
+        self.entries.append(self.entries.pop(0))
+        self._turns = turns
 
     def settle(self) -> None:
         """Give entry 0 the values of the case."""
