@@ -1,7 +1,8 @@
 """Copies of a case's inputs that timed calls rotate over.
 
-One entry has the values of the case. In the others every float tensor holds the same values at other places,
-so what a call remembered of another one is wrong; integers and booleans, which may be indices, stay.
+One entry has the values of the case. In the others every float tensor holds such values at other places, some
+of them twice and others not at all, so that what a call remembered of another one is wrong, sums included;
+integers and booleans, which may be indices, stay.
 """
 
 from __future__ import annotations
@@ -81,12 +82,14 @@ def _moved_copy(value: Any, shift: int) -> Any:
 
 
 def _move(value: torch.Tensor, copy: torch.Tensor, shift: int) -> None:
-    """Write the values of a float tensor into a copy of it, at other places."""
+    """Write values of a float tensor into a copy of it, half of them and at other places."""
     if value.is_floating_point() and 0 not in value.stride():
         bits = BITS[value.element_size()]
         # By bits, because not every dtype can be rolled.
-        rolled = value.contiguous().view(bits).reshape(-1).roll(shift).view(value.shape)
-        copy.view(bits).copy_(rolled)
+        rolled = value.contiguous().view(bits).reshape(-1).roll(shift)
+        half = rolled.numel() // 2
+        rolled[:half] = rolled[rolled.numel() - half :]
+        copy.view(bits).copy_(rolled.view(value.shape))
 
 
 def _span(tensor: torch.Tensor) -> int:
