@@ -87,6 +87,11 @@ impl OtherProcess {
         }
     }
 
+    /// A sentence beside a time.
+    pub fn was_there_too(&self) -> String {
+        format!("{} was on the GPU too", self.described())
+    }
+
     fn is_surely_idle(&self) -> bool {
         self.sm_percent == Some(0)
     }
@@ -157,6 +162,11 @@ impl Usage {
         let others = self.other_processes.iter().flatten();
         others.filter(move |process| !(is_quiet && process.is_surely_idle()))
     }
+
+    /// The same while something of ours runs, so that the GPU is not quiet whoever else is there.
+    pub fn others_at_work(&self) -> impl Iterator<Item = &OtherProcess> {
+        self.other_processes.iter().flatten().filter(|process| !process.is_surely_idle())
+    }
 }
 
 /// The state of the GPU around a timing.
@@ -182,9 +192,8 @@ impl Conditions {
             if usage.other_processes.is_none() {
                 say("whether other processes used the GPU is not known".to_owned());
             }
-            let others = usage.other_processes.iter().flatten();
-            for process in others.filter(|process| !process.is_surely_idle()) {
-                say(format!("{} was on the GPU too", process.described()));
+            for process in usage.others_at_work() {
+                say(process.was_there_too());
             }
             for words in usage.throttle.iter().flatten().filter_map(|reason| reason.words()) {
                 say(words.to_owned());

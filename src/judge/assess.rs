@@ -121,7 +121,8 @@ fn assess_run(
     // Where an axis is empty there may be nothing to launch for: a product over no terms is zeros.
     let has_elements = outputs.iter().any(|output| output.shape.iter().all(|&length| length > 0))
         && case.axes.values().all(|&length| length > 0);
-    if ran.launches.is_empty() && has_elements {
+    // A launch over an empty grid runs nothing.
+    if ran.launches.iter().all(|launch| launch.programs == 0) && has_elements {
         record.findings.push(Finding::plain(
             Code::NotLaunched,
             "the entry returned without launching a Triton kernel, so no kernel was judged".to_owned(),

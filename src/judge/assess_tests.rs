@@ -109,6 +109,10 @@ fn nothing_passes_without_a_comparison() {
 
 #[test]
 fn an_answer_without_a_launch_is_no_verdict_on_a_kernel() {
+    let empty_grid = json!([{"kernel": "k", "file": "/k.py", "line": 3, "grid": [0, 1, 1], "programs": 0,
+                             "programs_run": 0}]);
+    let record = judge(ended(json!({"launches": empty_grid}), json!({})));
+    assert_eq!(codes(&record), [Code::NotLaunched], "over an empty grid nothing runs");
     let record = judge(ended(json!({"launches": []}), json!({})));
     assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::NotLaunched]));
     let empty = OutputSpec { shape: vec![0, 8], ..out() };

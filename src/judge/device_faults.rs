@@ -27,6 +27,12 @@ pub(super) fn ends_process(ended: &Ended) -> bool {
     matches!(ended, Ended::Raised(raised) if ENDS_CONTEXT.contains(&raised.code.as_str()))
 }
 
+/// Whether it is a fault that a kernel ran into, and none of the card or of its driver's patience.
+pub(super) fn is_of_kernel(raised: &Raised) -> bool {
+    ["illegal-access", "misaligned-access", "illegal-instruction", "device-assert"]
+        .contains(&raised.code.as_str())
+}
+
 impl<W: Worker> CheckRun<'_, W> {
     /// The same fault with the line of the launch it happened in, as far as a second run shows it. The driver's own
     /// time limit would only be waited for again, and a lost GPU is lost.

@@ -30,6 +30,8 @@ pub(super) enum Place {
     Interpreter {
         /// Why no GPU, for the line that says that nothing is timed.
         why: String,
+        /// Whether none is there, which is something else than one that is not used.
+        is_none: bool,
     },
     Gpu {
         gpu: Box<Gpu>,
@@ -55,7 +57,7 @@ impl Devices {
     /// A GPU was named that is not there, or one is used and the settings say that it is left alone then.
     pub(super) async fn place(&self, options: &CheckOptions) -> Result<Place, Box<Finding>> {
         if options.device == DeviceChoice::Cpu {
-            return Ok(Place::Interpreter { why: "the CPU was asked for".to_owned() });
+            return Ok(Place::Interpreter { why: "the CPU was asked for".to_owned(), is_none: false });
         }
         let (management, visible, asked) =
             (Arc::clone(&self.management), self.visible.clone(), options.clone());
@@ -73,7 +75,8 @@ impl Devices {
         match tokio::time::timeout(LOOK_LIMIT, decided).await {
             Ok(decided) => decided.unwrap_or_else(|error| failed(error.to_string())),
             Err(_) if options.device == DeviceChoice::Auto => {
-                Ok(Place::Interpreter { why: "the NVIDIA driver does not answer".to_owned() })
+                let why = "the NVIDIA driver does not answer".to_owned();
+                Ok(Place::Interpreter { why, is_none: false })
             }
             Err(_) => failed("the NVIDIA driver does not answer".to_owned()),
         }
@@ -106,7 +109,7 @@ fn place_now(
     let gpus = Gpus::read(&**management, visible);
     let gpu = match device::choose(options.device, &gpus) {
         Ok(Chosen::Gpu(gpu)) => gpu,
-        Ok(Chosen::Interpreter { why }) => return Ok(Place::Interpreter { why }),
+        Ok(Chosen::Interpreter { why }) => return Ok(Place::Interpreter { why, is_none: true }),
         Err(error) => {
             let message = format!("{error}; `--device auto` takes what there is");
             return Err(Box::new(Finding::plain(Code::NoDevice, message)));
@@ -124,4 +127,21 @@ fn place_now(
         }
     };
     Ok(Place::Gpu { gpu, management: Arc::clone(management), no_timing })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::fake::Fake;
+
+    /// "no GPU here" must not stand where there is one.
+    #[tokio::test]
+    async fn a_gpu_that_is_not_asked_for_is_not_missing() {
+        let devices = Devices::new(&Surroundings::of_this_process());
+        let cpu = CheckOptions { device: DeviceChoice::Cpu, ..CheckOptions::default() };
+        assert!(matches!(devices.place(&cpu).await, Ok(Place::Interpreter { is_none: false, .. })));
+        let none: Arc<dyn Management> = Arc::new(Fake::default());
+        let place = place_now(&none, &Visible::of_variable(None), &CheckOptions::default());
+        assert!(matches!(place, Ok(Place::Interpreter { is_none: true, .. })));
+    }
 }

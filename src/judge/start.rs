@@ -102,8 +102,8 @@ impl Engine {
         (python, places): (PathBuf, &Places),
         (report, events): (&mut Report, &UnboundedSender<CheckEvent>),
     ) -> Result<Started, Box<Finding>> {
-        let why = match place {
-            Place::Interpreter { why } => why,
+        let (why, is_none) = match place {
+            Place::Interpreter { why, is_none } => (why, is_none),
             Place::Gpu { gpu, management, no_timing } => {
                 match self.on_gpu(&gpu, (&python, places), events).await {
                     Ok((worker, means)) => {
@@ -125,14 +125,15 @@ impl Engine {
                     Err(finding) if request.options.device == DeviceChoice::Auto => {
                         let what = format!("{} ({})", gpu.device(), gpu.name);
                         report.not_run.push(NotRun::new(what, finding.message.clone()));
-                        finding.message
+                        (finding.message, false)
                     }
                     Err(finding) => return Err(finding),
                 }
             }
         };
         let worker = self.worker_for(WorkerKey { python, device: None }, places, events).await?;
-        let bench = Err(NoTiming::new(None, NoTimingCode::NoGpu, why));
+        let code = if is_none { NoTimingCode::NoGpu } else { NoTimingCode::Failed };
+        let bench = Err(NoTiming::new(None, code, why));
         Ok(Started { worker, means: Means::Interpreter, bench })
     }
 

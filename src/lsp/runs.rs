@@ -20,6 +20,7 @@ use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
 use super::settings::Settings;
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
+use crate::judge::timing::NoTimingCode;
 use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
 
@@ -368,6 +369,8 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
             if outcome.report.verdict != Verdict::CouldNotRun
                 // Whatever was compared with HEAD: there may be another by now.
                 && !outcome.report.compares_with_head()
+                // Nobody else may be using the GPU any more.
+                && !outcome.report.all_not_timed().any(|missing| missing.code == NoTimingCode::GpuBusy)
                 && outcome.code_hash == code_hash
                 && file.model.unsteady_imports().next().is_none()
                 && is_still_described(file, &outcome.report) =>

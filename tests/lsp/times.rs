@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower_lsp::ls_types::request::InlayHintRefreshRequest;
 use tower_lsp::ls_types::{InlayHint, InlayHintLabel, InlayHintTooltip, Uri};
 use warpsmith::judge::timing::{Against, Change, NoTimingCode};
-use warpsmith::judge::{Code, NoTiming, Report};
+use warpsmith::judge::{Code, NoTiming, OnGpu, Report};
 
 use crate::support::{
     Builder, COPY, Server, case, failing, finding, launched, passed_report, report_of, timing,
@@ -104,12 +104,25 @@ fn without_a_gpu_the_lens_says_so() {
     assert_eq!(hints(&mut server, &uri), []);
 }
 
+/// A verdict that stands is not taken again, but its time may be: whoever used the GPU may be gone.
+#[test]
+fn a_save_tries_again_to_time_what_a_busy_gpu_did_not_allow() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", COPY);
+    let missing = NoTiming::new(None, NoTimingCode::GpuBusy, "python3 (process 7) uses the GPU");
+    check(&mut server, &uri, Report { not_timed: vec![missing], ..passed_report() }, PASSED);
+    server.save(&uri, Some(COPY));
+    server.next_check().finish(timed());
+    server.lens_until(&uri, &format!("{PASSED} · {TITLE}"));
+}
+
 #[test]
 fn the_hover_shows_all_of_it() {
     let mut server = Server::start();
     let uri = server.open("copy.py", COPY);
     let mut report = timed();
-    report.provenance.method = "GPU".to_owned();
+    let (device, name) = ("cuda:0".to_owned(), "NVIDIA H200".to_owned());
+    report.provenance.gpu = Some(OnGpu { device, name, ..OnGpu::default() });
     let missing = NoTiming::new(None, NoTimingCode::Failed, "the second size does not fit");
     report.not_timed.push(missing);
     check(&mut server, &uri, report, &format!("{PASSED} · {TITLE}"));

@@ -90,6 +90,55 @@ class Sides:
         return [step for step in self.steps if step.op == op]
 
 
+class Liars(unittest.TestCase):
+    """What a runner may say or do in the batch that is held against the clock."""
+
+    def test_more_calls_than_were_asked_for_do_not_make_each_shorter(self) -> None:
+        class Sides10(Sides):
+            def answer(self, step: Step) -> tuple[float, dict[str, Any]]:
+                took_us, outcome = super().answer(step)
+                if step.op == "time-claim":
+                    outcome["done"]["calls"] *= 10
+                return took_us, outcome
+
+        for method in ("events", "graph"):
+            sides = Sides10()
+            sides.opened["method"] = method
+            sides.session(baseline=False)
+            self.assertEqual(sides.outcome()["failed"]["code"], "not-timed", method)
+            self.assertIn("its process says that of", sides.outcome()["failed"]["message"])
+
+    def test_a_baseline_that_lies_gives_its_memory_back_before_the_kernel_is_timed(self) -> None:
+        class Liar(Sides):
+            def answer(self, step: Step) -> tuple[float, dict[str, Any]]:
+                took_us, outcome = super().answer(step)
+                if step.op == "time-claim" and step.side == "baseline":
+                    outcome["done"]["calls"] += 1
+                return took_us, outcome
+
+        sides = Liar()
+        sides.session()
+        self.assertIn("were made", sides.done()["baseline_failed"])
+        ops = [(step.side, step.op) for step in sides.steps]
+        self.assertLess(ops.index(("baseline", "time-close")), ops.index(("candidate", "time-sample")))
+
+    def test_a_slow_empty_batch_does_not_make_the_calls_look_short(self) -> None:
+        class SlowEmpty(Sides):
+            def answer(self, step: Step) -> tuple[float, dict[str, Any]]:
+                took_us, outcome = super().answer(step)
+                if step.op == "time-claim":
+                    if step.message["empty"]:
+                        return step.message["calls"] * self.true_us / 2, outcome
+                    outcome["done"]["claimed_us"] /= 2
+                return took_us, outcome
+
+        sides = SlowEmpty()
+        sides.session(baseline=False)
+        candidate = sides.done()["candidate"]
+        self.assertEqual(candidate["claimed_us"], 25.0)
+        self.assertGreater(candidate["wall_us"], 44.0)
+
+
 class Whole(unittest.TestCase):
     def test_all_pairs_are_taken_and_both_sides_closed(self) -> None:
         sides = Sides()

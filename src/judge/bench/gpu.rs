@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::check::CheckEvent;
 use super::super::run::read;
 use super::super::timing::{Estimate, NoTimingCode};
-use crate::device::{Ceilings, Conditions, Gpu, Lease, LeaseError, LeaseFolder, Management, Owner, Usage};
+use crate::device::{
+    Ceilings, Conditions, Gpu, Lease, LeaseError, LeaseFolder, Management, OtherProcess, Owner, Usage,
+};
 use crate::runner::Worker;
 use crate::runner::protocol::{BandwidthPoint, MeasureCeilings, MeasuredCeilings, Outcome, Request};
 
@@ -90,10 +92,9 @@ impl BenchGpu {
             sentences.push("NVML does not answer, so nobody knows who else used the GPU".to_owned());
             return (None, sentences);
         };
-        let is_shared = [&before, &after].iter().any(|usage| usage.active_others().next().is_some());
-        let mut disturbing = Conditions { before, after }.what_disturbs();
-        let disturbed_by = (is_shared && !disturbing.is_empty()).then(|| disturbing.remove(0));
-        sentences.extend(disturbing);
+        let disturbed_by = [&before, &after].iter().find_map(|usage| disturber(usage));
+        let disturbing = Conditions { before, after }.what_disturbs().into_iter();
+        sentences.extend(disturbing.filter(|sentence| Some(sentence) != disturbed_by.as_ref()));
         (disturbed_by, sentences)
     }
 
@@ -109,7 +110,13 @@ impl BenchGpu {
         }
         let told = format!("measuring what the {} reaches at best (once)", self.gpu.name);
         let _ = events.send(CheckEvent::Preparing(told));
+        let before = self.look();
         let measured = measured(worker, MeasureCeilings { wall_s: CEILINGS_WALL_S, bytes: None }).await?;
+        if let Some(why) = [before, self.look()].iter().flatten().find_map(disturber) {
+            // Half a rate would be kept for good, and whoever is quicker then called impossible.
+            tracing::warn!("the ceilings of the GPU were measured and are not believed: {why}");
+            return None;
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let ceilings = Ceilings::new(self.uuid(), self.name(), driver, now, measured);
         if let Err(error) = ceilings.store(&self.ceilings_folder) {
@@ -130,6 +137,11 @@ impl BenchGpu {
         };
         SameBytes { copy_us: time(&measured.copy), read_us: time(&measured.read) }
     }
+}
+
+/// Who else was at work there, as a sentence.
+fn disturber(usage: &Usage) -> Option<String> {
+    usage.others_at_work().next().map(OtherProcess::was_there_too)
 }
 
 async fn measured<W: Worker>(worker: &W, request: MeasureCeilings) -> Option<MeasuredCeilings> {

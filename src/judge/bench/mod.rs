@@ -18,6 +18,7 @@ use self::cases::{BenchCase, bench_cases, is_judged};
 pub(super) use self::gpu::BenchGpu;
 use super::assess::{self, Circumstances, Ended};
 use super::check::{CheckEvent, CheckOptions};
+use super::device_faults;
 use super::inputs::Prepared;
 use super::load::Candidate;
 use super::philox::Draws;
@@ -30,7 +31,7 @@ use super::timing::{
 use super::unstated;
 use super::{CaseRecord, Provenance, Verdict};
 use crate::runner::Worker;
-use crate::runner::protocol::{Launch, Outcome, Ran, Request, Time, Timed, TimedSides};
+use crate::runner::protocol::{Launch, Outcome, Raised, Ran, Request, Time, Timed, TimedSides};
 use crate::spec::{Definition, Dtype, Precision};
 use crate::toolchain::AtHead;
 
@@ -100,6 +101,8 @@ impl<W: Worker> CheckRun<'_, W> {
                         Err(missing) => benched.not_timed.push(missing),
                     }
                     if is_wrong {
+                        // Of a function that is wrong no time is kept, also not of the sizes before.
+                        benched.timings.clear();
                         break;
                     }
                 }
@@ -149,10 +152,10 @@ impl<W: Worker> CheckRun<'_, W> {
             Ended::Ran { ran, compared: None } => self.compare(&of.case, prepared, ran).await,
             ended => ended,
         };
-        self.record_of(of, prepared, ended)
+        self.record_of(of, prepared, ended).await
     }
 
-    fn record_of(&self, of: &BenchCase<'_>, prepared: &Prepared, ended: Ended) -> CaseRecord {
+    async fn record_of(&self, of: &BenchCase<'_>, prepared: &Prepared, ended: Ended) -> CaseRecord {
         let circumstances = Circumstances {
             case: &of.case,
             outputs: &prepared.request.outputs,
@@ -164,7 +167,8 @@ impl<W: Worker> CheckRun<'_, W> {
             trials: &[],
             must_be_deterministic: false,
         };
-        unstated::eased(assess::assess(circumstances, ended), self.oracle)
+        let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
+        self.seen_from_head(record, Some(prepared)).await
     }
 
     async fn time_case(
@@ -185,18 +189,37 @@ impl<W: Worker> CheckRun<'_, W> {
         let other = Draws::new(self.seed, &format!("values of the timing of {}", of.case.label())).next_u64();
         let measured = match self.redraw(prepared, other).await {
             Ok(()) => self.measure(bench, of, prepared, (candidate, baseline.as_ref())).await,
-            Err(ended) => Err((NoTimingCode::Failed, words_of(ended))),
+            Err(ended) => Err(NotTaken::from((NoTimingCode::Failed, words_of(ended)))),
         };
         if let Some(own) = baseline.as_ref().filter(|baseline| baseline.is_own) {
             self.close_runner(&own.side.runner).await;
         }
-        let mut taken = measured.map_err(|(code, why)| missing(code, why))?;
+        let mut taken = match measured {
+            Ok(taken) => taken,
+            Err(NotTaken { code, why, fault }) => {
+                if let Some(raised) = fault {
+                    // The inputs were right ones, so the fault is the kernel's however often it ran well before.
+                    *record = self.record_of(of, prepared, Ended::Raised(*raised)).await;
+                }
+                return Err(missing(code, why));
+            }
+        };
         let ran = match outputs_of(&taken.sides, &record.launches) {
             Ok(ran) => ran,
             Err(why) => return Err(missing(NoTimingCode::Failed, why)),
         };
+        let shares_reference = baseline.as_ref().is_some_and(|baseline| !baseline.is_own);
+        if shares_reference && taken.sides.baseline_failed.is_some() {
+            // Its process may have ended; what says what is right is needed once more.
+            self.close_reference().await;
+        }
         let kept = self.compare(&of.case, prepared, ran).await;
-        let kept = self.record_of(of, prepared, kept);
+        let kept = self.record_of(of, prepared, kept).await;
+        if kept.verdict == Verdict::CouldNotRun {
+            let why = kept.findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
+            let why = format!("whether the outputs of a timed call are right cannot be said: {why}");
+            return Err(missing(NoTimingCode::Failed, why));
+        }
         let timed_call_wrong = (kept.verdict != Verdict::Passed)
             .then(|| kept.findings.first().map(|finding| finding.message.clone()).unwrap_or_default());
         if kept.verdict == Verdict::Wrong {
@@ -241,7 +264,8 @@ impl<W: Worker> CheckRun<'_, W> {
         of: &BenchCase<'_>,
         prepared: &Prepared,
         (candidate, baseline): (&Candidate, Option<&Baseline>),
-    ) -> Result<Taken, (NoTimingCode, String)> {
+    ) -> Result<Taken, NotTaken> {
+        let failed = |why: String| Err(NotTaken::from((NoTimingCode::Failed, why)));
         let arguments = match &prepared.drawn {
             Some(drawn) => drawn.candidate.clone(),
             None => match self.variant(&of.case) {
@@ -250,7 +274,7 @@ impl<W: Worker> CheckRun<'_, W> {
                     .into_iter()
                     .chain(self.oracle.destination_arguments())
                     .collect(),
-                None => return Err((NoTimingCode::Failed, "nobody knows how it is called".to_owned())),
+                None => return failed("nobody knows how it is called".to_owned()),
             },
         };
         let lease = bench.gpu.lease(self.events, self.cancel).await?;
@@ -265,7 +289,15 @@ impl<W: Worker> CheckRun<'_, W> {
             seed: Draws::new(self.seed, &format!("timing of {}", of.case.label())).next_u64(),
             wall_s: TIME_WALL_S,
         });
-        let answer = self.cancellable(&candidate.runner, self.worker.request(request)).await;
+        // Either may be at work when the check is cancelled, and the GPU is free once both are gone.
+        let timed = self.cancellable(&candidate.runner, self.worker.request(request));
+        let answer = match baseline {
+            Some(baseline) => self.cancellable(&baseline.side.runner, timed).await,
+            None => timed.await,
+        };
+        if self.cancel.is_cancelled() {
+            return failed("the check was cancelled".to_owned());
+        }
         let after = bench.gpu.look();
         let bytes = of.definition.bytes(&of.case.axes, of.case.dtype).ok().flatten();
         let same_bytes = bench.gpu.same_bytes(self.worker, bytes).await;
@@ -274,16 +306,25 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Done(value)) => {
                 read::<TimedSides>(value).map_err(|message| (NoTimingCode::Failed, message))?
             }
-            Ok(Outcome::Raised(raised)) => {
+            Ok(Outcome::Raised(mut raised)) => {
                 let why = format!("raised {}: {} while it was timed", raised.exception, raised.message);
-                return Err((NoTimingCode::Failed, why));
+                // Other exceptions may be for what timing does, such as recording a graph.
+                if !device_faults::is_of_kernel(&raised) {
+                    return failed(why);
+                }
+                raised.message = format!("while it was timed: {}", raised.message);
+                return Err(NotTaken {
+                    code: NoTimingCode::TimedCallWrong,
+                    why,
+                    fault: Some(Box::new(raised)),
+                });
             }
             Ok(Outcome::Died(died)) => {
                 let ended = super::ends::died_finding(&died, TIME_WALL_S, true);
-                return Err((NoTimingCode::Failed, ended.message));
+                return failed(ended.message);
             }
-            Ok(Outcome::Failed { message, .. }) => return Err((NoTimingCode::Failed, message)),
-            Err(error) => return Err((NoTimingCode::Failed, error.to_string())),
+            Ok(Outcome::Failed { message, .. }) => return failed(message),
+            Err(error) => return failed(error.to_string()),
         };
         let (disturbed_by, conditions) = bench.gpu.conditions(before, after);
         let matrix = peaks.as_ref().and_then(|peaks| {
@@ -302,6 +343,20 @@ struct Taken {
     limits: Limits,
     disturbed_by: Option<String>,
     conditions: Vec<String>,
+}
+
+/// Why there is none.
+struct NotTaken {
+    code: NoTimingCode,
+    why: String,
+    /// What only a kernel can do wrong.
+    fault: Option<Box<Raised>>,
+}
+
+impl From<(NoTimingCode, String)> for NotTaken {
+    fn from((code, why): (NoTimingCode, String)) -> Self {
+        Self { code, why, fault: None }
+    }
 }
 
 /// The kept call, as a run that is compared. It launched what the judged call launched.

@@ -13,20 +13,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::device::fake::Fake;
-use crate::device::{Gpus, Lease, LeaseFolder, Management, Visible};
+use crate::device::usage::CardProcess;
+use crate::device::{Attempt, Gpus, Lease, LeaseFolder, Management, Readings, ThrottleReason, Visible};
+use crate::judge::foreign::ForeignRun;
 use crate::judge::means::Means;
 use crate::judge::run::Source;
 use crate::judge::{Code, OnGpu};
-use crate::oracle::{Oracle, OracleLabel, Reference};
+use crate::oracle::{ForeignFile, ForeignReference, HeadReference, Oracle, OracleLabel, Reference};
 use crate::runner::protocol::Event;
 use crate::runner::{WorkerError, WorkerVersions};
 use crate::spec::{Dtype, builtin_named};
 use crate::toolchain::{Places, Surroundings};
 
-/// Answers what a worker on a GPU would; `wrong_compare` says which comparison finds wrong values.
+/// Answers what a worker on a GPU would; `wrong_compare` says which comparison finds wrong values, `no_compare` which
+/// the judge cannot make.
 struct FakeWorker {
     sides: fn() -> Outcome,
     wrong_compare: Option<u64>,
+    no_compare: Option<u64>,
+    /// A timing ends when so many processes were closed.
+    hangs_until_closed: Option<usize>,
     baseline_opens: bool,
     compares: AtomicU64,
     log: Mutex<Vec<String>>,
@@ -38,6 +44,8 @@ impl FakeWorker {
         Self {
             sides,
             wrong_compare: None,
+            no_compare: None,
+            hangs_until_closed: None,
             baseline_opens: true,
             compares: AtomicU64::new(0),
             log: Mutex::default(),
@@ -65,7 +73,8 @@ impl Worker for FakeWorker {
             }
             Request::Run(_) => ("run", ran()),
             Request::Compare(compare) => {
-                let is_wrong = Some(self.compares.fetch_add(1, Ordering::Relaxed)) == self.wrong_compare;
+                let nth = Some(self.compares.fetch_add(1, Ordering::Relaxed));
+                let is_wrong = nth == self.wrong_compare;
                 let outputs: Vec<Value> = compare
                     .tolerances
                     .iter()
@@ -74,9 +83,24 @@ impl Worker for FakeWorker {
                                "violations": if is_wrong { 4 } else { 0 }, "tf32_violations": 4})
                     })
                     .collect();
-                ("compare", Outcome::Done(json!({"outputs": outputs, "inputs_changed": []})))
+                let compared = match nth == self.no_compare {
+                    true => failed("reference-failed", "the float64 reference raised"),
+                    false => Outcome::Done(json!({"outputs": outputs, "inputs_changed": []})),
+                };
+                ("compare", compared)
             }
-            Request::Time(_) => ("time", (self.sides)()),
+            Request::Time(_) => {
+                let closed = || self.log().iter().filter(|word| *word == "close").count();
+                while self.hangs_until_closed.is_some_and(|least| closed() < least) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                ("time", (self.sides)())
+            }
+            Request::Derive(_) => ("derive", Outcome::Done(json!({"possible": true, "outputs": []}))),
+            Request::Repeat { .. } => {
+                let same = json!([{"name": "out", "elements": 9, "differing": 0, "first": null}]);
+                ("repeat", Outcome::Done(json!({"outputs": same})))
+            }
             Request::Ceilings(asked) => {
                 let point =
                     |time_us: f64| json!([{"bytes": asked.bytes.unwrap_or(1 << 26), "time_us": time_us}]);
@@ -103,6 +127,17 @@ impl Worker for FakeWorker {
     fn versions(&self) -> WorkerVersions {
         WorkerVersions::default()
     }
+}
+
+fn failed(code: &str, message: &str) -> Outcome {
+    Outcome::Failed { code: code.to_owned(), message: message.to_owned() }
+}
+
+fn at_head() -> HeadReference {
+    let (path, text) = ("/k.py".into(), "def kernel_fn(x): ...".to_owned());
+    let function =
+        ForeignReference { file: ForeignFile::Text { path, text }, function: "kernel_fn".to_owned() };
+    HeadReference { function, commit: "a1b2c3d".to_owned(), inferred: false }
 }
 
 fn returned() -> Value {
@@ -136,6 +171,9 @@ struct Scene {
     leases: tempfile::TempDir,
     cache: tempfile::TempDir,
     options: CheckOptions,
+    cancel: CancellationToken,
+    /// Only the version at HEAD says what is right.
+    against_head: bool,
 }
 
 impl Scene {
@@ -149,6 +187,8 @@ impl Scene {
                 dtypes: vec![Dtype::Float16],
                 ..CheckOptions::default()
             },
+            cancel: CancellationToken::new(),
+            against_head: false,
         }
     }
 
@@ -165,7 +205,7 @@ impl Scene {
                 definition: Arc::clone(&definition),
                 parameters: Vec::new(),
             }],
-            reference: Reference::Ours,
+            reference: if self.against_head { Reference::Head(at_head()) } else { Reference::Ours },
             stated_at: None,
             destinations: Vec::new(),
             left_out: Vec::new(),
@@ -193,18 +233,18 @@ impl Scene {
             what: "k.py".to_owned(),
         };
         let (events, _receiver) = mpsc::unbounded_channel();
-        let cancel = CancellationToken::new();
+        let foreign = ForeignRun::at_head(source.clone(), "kernel_fn".to_owned(), "a1b2c3d");
         let run = CheckRun {
             worker,
             oracle: &oracle,
             source: &source,
-            foreign: None,
+            foreign: self.against_head.then_some(&foreign),
             modules: &[],
             means: &means,
             seed: 7,
             began: Instant::now(),
             events: &events,
-            cancel: &cancel,
+            cancel: &self.cancel,
         };
         let bench = Bench {
             gpu: &gpu,
@@ -262,6 +302,84 @@ async fn wrong_outputs_of_a_timed_call_make_the_verdict_wrong() {
     assert_eq!(benched.not_timed[0].code, NoTimingCode::TimedCallWrong);
 }
 
+/// A kernel that reads beyond its tensors at its hundredth call is as wrong as at its first.
+#[tokio::test]
+async fn a_fault_of_the_kernel_while_it_is_timed_makes_the_verdict_wrong() {
+    fn raised(code: &str) -> Outcome {
+        let raised = json!({"exception": "DriverError", "message": "an illegal memory access", "code": code,
+                            "missing": null, "place": null, "column": null});
+        Outcome::Raised(serde_json::from_value(raised).unwrap())
+    }
+    let worker = FakeWorker { sides: || raised("illegal-access"), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert_eq!(benched.records[0].verdict, Verdict::Wrong);
+    assert!(benched.records[0].findings[0].message.contains("while it was timed: "), "{:?}", benched.records);
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::TimedCallWrong);
+    // What timing itself does may raise too.
+    let worker = FakeWorker { sides: || raised("raised"), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert_eq!(
+        (benched.records[0].verdict, benched.not_timed[0].code),
+        (Verdict::Passed, NoTimingCode::Failed)
+    );
+}
+
+/// Not to know whether they are right is something else.
+#[tokio::test]
+async fn outputs_of_a_timed_call_that_cannot_be_judged_are_not_called_wrong() {
+    let worker = FakeWorker { no_compare: Some(1), ..FakeWorker::new() };
+    let benched = Scene::new().benched(&worker).await;
+    assert!(benched.timings.is_empty());
+    assert_eq!(benched.records[0].verdict, Verdict::Passed);
+    assert_eq!(benched.not_timed[0].code, NoTimingCode::Failed);
+    assert!(benched.not_timed[0].why.contains("cannot be said: "), "{:?}", benched.not_timed);
+}
+
+#[tokio::test]
+async fn a_function_that_is_wrong_at_one_size_keeps_no_time_of_another() {
+    let definition = builtin_named("softmax").expect("a Definition of this binary");
+    let means = Means::Gpu(OnGpu { free_bytes: 128 << 30, ..OnGpu::default() });
+    let mut scene = Scene::new();
+    scene.options.timing = TimingChoice::Some;
+    let sizes = bench_cases(&[&definition], &scene.options, Reach::of(&means)).len();
+    assert!(sizes > 1);
+    // Two comparisons of each size: before it is timed, and of the timed call.
+    let worker = FakeWorker { wrong_compare: Some(2), ..FakeWorker::new() };
+    let benched = scene.benched(&worker).await;
+    assert_eq!(benched.records.last().map(|record| record.verdict), Some(Verdict::Wrong));
+    assert!(benched.timings.is_empty(), "a history must not hold it");
+}
+
+/// Whichever side is at work, both go, or the GPU would not be free before the baseline's step is over.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_timing_ends_both_sides() {
+    let worker = FakeWorker { hangs_until_closed: Some(2), ..FakeWorker::new() };
+    let scene = Scene::new();
+    let cancels = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        scene.cancel.cancel();
+    };
+    let both = async { tokio::join!(scene.benched(&worker), cancels) };
+    let (benched, ()) = tokio::time::timeout(Duration::from_secs(9), both).await.expect("it ends");
+    assert!(benched.timings.is_empty());
+    assert!(!worker.log().contains(&"same bytes".to_owned()), "nothing more is measured then");
+    assert!(matches!(
+        Lease::try_acquire(&scene.folder(), &scene.fake.cards[0].gpu.uuid, "another.py"),
+        Ok(Attempt::Acquired(_))
+    ));
+}
+
+/// As in the stages before: other values than HEAD's are a difference, and which are right nobody knows.
+#[tokio::test]
+async fn where_only_head_says_what_is_right_a_timed_size_is_seen_from_there() {
+    let mut scene = Scene::new();
+    scene.against_head = true;
+    let worker = FakeWorker { wrong_compare: Some(0), ..FakeWorker::new() };
+    let benched = scene.benched(&worker).await;
+    let codes: Vec<Code> = benched.records[0].findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::DiffersFromHead]);
+}
+
 #[tokio::test]
 async fn what_is_wrong_at_the_timed_size_is_not_timed() {
     let worker = FakeWorker { wrong_compare: Some(0), ..FakeWorker::new() };
@@ -304,6 +422,43 @@ async fn claims_that_the_clock_refutes_are_not_published() {
     let benched = Scene::new().benched(&worker).await;
     assert!(benched.timings.is_empty());
     assert_eq!(benched.not_timed[0].code, NoTimingCode::ClaimRefused);
+}
+
+/// While we time the GPU is busy with us: another process that holds memory and runs nothing disturbs nobody.
+#[tokio::test]
+async fn only_who_ran_something_meanwhile_has_disturbed_a_time() {
+    let mut scene = Scene::new();
+    let uuid = scene.fake.cards[0].gpu.uuid.clone();
+    let beside = |sm_percent| Readings {
+        processes: Some(vec![CardProcess { pid: 4_000_000, used_bytes: None, sm_percent: Some(sm_percent) }]),
+        utilization_percent: Some(97),
+        throttle: Some(vec![ThrottleReason::SoftwareThermal]),
+        ..Readings::default()
+    };
+    scene.fake.readings.insert(uuid.clone(), beside(0));
+    let quiet = scene.benched(&FakeWorker::new()).await.timings.remove(0);
+    assert!(!quiet.is_disturbed, "{:?}", quiet.conditions);
+    assert!(quiet.roofline.is_some());
+    scene.fake.readings.insert(uuid, beside(40));
+    let beside = scene.benched(&FakeWorker::new()).await.timings.remove(0);
+    assert!(beside.is_disturbed);
+    assert_eq!(beside.conditions[0], "process 4000000 was on the GPU too");
+}
+
+/// They are kept for good, and a rate that was halved by another would make every right time impossible.
+#[tokio::test]
+async fn ceilings_that_another_process_disturbed_are_not_kept() {
+    let mut scene = Scene::new();
+    let uuid = scene.fake.cards[0].gpu.uuid.clone();
+    let other = CardProcess { pid: 4_000_000, used_bytes: None, sm_percent: Some(90) };
+    let busy = Readings { processes: Some(vec![other]), ..Readings::default() };
+    let idle = scene.fake.readings.insert(uuid.clone(), busy).unwrap();
+    let timing = scene.benched(&FakeWorker::new()).await.timings.remove(0);
+    assert_eq!(timing.roofline, None);
+    scene.fake.readings.insert(uuid, idle);
+    let worker = FakeWorker::new();
+    let timing = scene.benched(&worker).await.timings.remove(0);
+    assert!(worker.log().contains(&"ceilings".to_owned()) && timing.roofline.is_some());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From samples to what is published, or to the reason why nothing is.
 
-use super::statistics::{Estimate, median_interval, paired_ratio, relative_spread};
+use super::statistics::{Estimate, median, median_interval, paired_ratio, relative_spread};
 use super::{
     Bound, Gpu, Latency, NoTiming, NoTimingCode, Roofline, Speedup, Subject, Timing, Versions, text,
 };
@@ -13,6 +13,18 @@ pub const CLAIM_TOLERANCE: f64 = 0.05;
 /// With fewer samples no 95 % interval of a median exists: the widest one there is, from the least to the largest of
 /// `n`, holds the median with 1 − 2·½ⁿ, which is 94 % for 5 and 88 % for 4.
 pub const LEAST_SAMPLES: usize = 5;
+/// How much quicker than the batch that was held against the clock a call of a sample may be: the batch runs at the limit
+/// of power, where the rate of a product is 1.25 of what it is after a pause (see [`LARGEST_SHARE_OF_PEAK`]). Only that
+/// batch has a clock of the judge's, so samples that say something else are worth nothing.
+pub const LARGEST_HASTE: f64 = 1.4;
+/// What the samples of the shortest calls may be off besides, in µs: they are differences of two graphs.
+pub const SAMPLE_SLACK_US: f64 = 1.0;
+/// Where the host may take as long as a call of the batch does, the batch took the host's time and says nothing of the
+/// GPU's. Hosts differ by as much between a single call and many.
+const HOST_MARGIN: f64 = 1.5;
+/// A call that takes no more than this beyond two events with nothing in between has done nothing that they enclose:
+/// the smallest kernel takes 0.9 µs on an H200.
+pub const NOTHING_US: f64 = 0.4;
 /// The largest share of a measured bandwidth that is believed, once the interval allows no smaller one. Copies of one
 /// size repeat within 2 % on an H200; the rest is room for another clock rate.
 pub const LARGEST_SHARE: f64 = 1.05;
@@ -103,6 +115,7 @@ fn decide(measured: &Measured) -> Result<Timing, Refusal> {
     believable(measured, &latency.cold_us)?;
     let mut conditions: Vec<String> = measured.disturbed_by.iter().cloned().collect();
     conditions.extend_from_slice(&measured.conditions);
+    conditions.extend(compared.as_ref().and_then(|_| host_in_baseline(measured)));
     Ok(Timing {
         subject: measured.subject.clone(),
         baseline: measured.baseline.clone(),
@@ -163,6 +176,13 @@ fn baseline(measured: &Measured) -> Result<Baseline, Refusal> {
     Ok(Baseline::Timed(Compared { pairs, latency, speedup }))
 }
 
+/// A baseline whose launches the GPU waits for is compared all the same, and that must stand beside the speedup.
+fn host_in_baseline(measured: &Measured) -> Option<String> {
+    let (name, series) = (measured.baseline.as_ref()?, measured.sides.baseline.as_ref()?);
+    let waits = series.is_host_bound && series.method == TimingMethod::Events;
+    waits.then(|| format!("the GPU waits for the host in {name}, which cannot be replayed as a CUDA graph"))
+}
+
 /// Nothing is published of what is not right.
 fn allow_at_all(measured: &Measured) -> Result<(), Refusal> {
     if let Some(why) = &measured.timed_call_wrong {
@@ -208,6 +228,18 @@ fn check_series(side: &str, series: &Series) -> Result<(), Refusal> {
         );
         return Err((NoTimingCode::ClaimRefused, why));
     }
+    let is_paced = series.method == TimingMethod::Events && series.host_us * HOST_MARGIN >= series.wall_us;
+    for (samples, which) in [(&series.cold_us, "cold"), (&series.warm_us, "warm")] {
+        let Some(sample) = median(samples).filter(|_| !is_paced) else { continue };
+        if sample * LARGEST_HASTE + SAMPLE_SLACK_US < series.wall_us {
+            let why = format!(
+                "{which} samples of {side} take {sample:.2} µs, while a call of the batch that the judge's own clock \
+                 measured takes {:.2}: no figure of it is believed",
+                series.wall_us
+            );
+            return Err((NoTimingCode::ClaimRefused, why));
+        }
+    }
     Ok(())
 }
 
@@ -229,8 +261,14 @@ fn latency(side: &str, series: &Series, seed: u64) -> Result<Latency, Refusal> {
 
 fn speedup(baseline: &Series, candidate: &Series, pairs: usize, seed: u64) -> Option<Speedup> {
     let warm = baseline.warm_us.len().min(candidate.warm_us.len());
+    let is_alike = baseline.method == candidate.method;
+    // What events take themselves is in a sample by events and in none by a graph.
+    let bare = |series: &Series| -> Vec<f64> {
+        let events_us = if is_alike || series.method == TimingMethod::Graph { 0.0 } else { series.empty_us };
+        series.cold_us[..pairs].iter().map(|cold| cold - events_us.min(cold / 2.0)).collect()
+    };
     Some(Speedup {
-        cold: paired_ratio(&baseline.cold_us[..pairs], &candidate.cold_us[..pairs], seed)?,
+        cold: paired_ratio(&bare(baseline), &bare(candidate), seed)?,
         warm: (warm >= LEAST_SAMPLES)
             .then(|| paired_ratio(&baseline.warm_us[..warm], &candidate.warm_us[..warm], seed))
             .flatten(),
@@ -251,6 +289,14 @@ fn matrix_us(limits: &Limits, work: Work) -> Option<(&MatrixPeak, f64)> {
 
 /// A time that the hardware cannot reach means work that was not done, whatever the outputs look like.
 fn believable(measured: &Measured, time: &Estimate) -> Result<(), Refusal> {
+    let candidate = &measured.sides.candidate;
+    if candidate.method == TimingMethod::Events && time.median < candidate.empty_us + NOTHING_US {
+        let why = format!(
+            "a call took {}, which is what nothing takes: its work is not on the stream that was timed, or there is none",
+            text::time(time.median)
+        );
+        return Err((NoTimingCode::FasterThanPossible, why));
+    }
     let limits = &measured.limits;
     let moving = [known(limits.copy_us), known(limits.read_us)].into_iter().flatten();
     let moving = moving.min_by(|one, other| one.median.total_cmp(&other.median)).map(|fastest| {

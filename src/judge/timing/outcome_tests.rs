@@ -204,3 +204,58 @@ fn a_timing_survives_its_record() {
     assert_eq!(written["definition"], "softmax");
     assert_eq!(serde_json::from_value::<Timing>(written).expect("reads its own record"), timing);
 }
+
+/// The clock of the judge measures one batch only; samples that say something else are no times.
+#[test]
+fn samples_are_held_against_the_batch_that_the_clock_measured() {
+    fn short(times: &mut [f64], factor: f64) {
+        times.iter_mut().for_each(|time| *time *= factor);
+    }
+    assert_eq!(code_of(|m| short(&mut m.sides.candidate.cold_us, 0.5)), NoTimingCode::ClaimRefused);
+    assert_eq!(code_of(|m| short(&mut m.sides.candidate.warm_us, 0.5)), NoTimingCode::ClaimRefused);
+    let of_baseline = |m: &mut Measured| {
+        if let Some(baseline) = &mut m.sides.baseline {
+            short(&mut baseline.cold_us, 0.5);
+        }
+    };
+    assert_eq!(code_of(of_baseline), NoTimingCode::ClaimRefused);
+    // After a pause a card is quicker than at its limit of power.
+    published(|m| short(&mut m.sides.candidate.cold_us, 0.95));
+    // Where the host sets the pace, the batch says nothing of the GPU.
+    published(|m| {
+        m.limits = Limits::default();
+        m.sides.candidate.host_us = m.sides.candidate.wall_us;
+        short(&mut m.sides.candidate.cold_us, 0.5);
+    });
+}
+
+/// Work on a stream that nobody waits for: the host sets the pace of the batch, and the events enclose nothing.
+#[test]
+fn a_call_that_takes_what_nothing_takes_has_no_time() {
+    let unseen = |cold: f64| {
+        move |m: &mut Measured| {
+            m.limits = Limits::default();
+            m.sides.candidate = series(cold);
+            (m.sides.candidate.claimed_us, m.sides.candidate.wall_us) = (12.0, 12.0);
+        }
+    };
+    assert_eq!(code_of(unseen(1.1)), NoTimingCode::FasterThanPossible);
+    published(unseen(2.2));
+}
+
+#[test]
+fn what_events_take_is_no_part_of_a_speedup_over_a_graph() {
+    let timing = published(|m| {
+        m.limits = Limits::default();
+        m.sides.candidate = Series { method: TimingMethod::Graph, ..series(10.0) };
+        m.sides.baseline = Some(series(21.0));
+    });
+    let speedup = timing.speedup.expect("a baseline was timed");
+    assert!((speedup.cold.median - 2.0).abs() < 0.01, "{speedup:?}");
+    assert!(timing.conditions.is_empty());
+    let waiting = published(|m| {
+        m.sides.baseline = Some(Series { is_host_bound: true, ..series(800.0) });
+    });
+    assert_eq!(waiting.conditions.len(), 1);
+    assert!(waiting.conditions[0].contains("waits for the host in torch"), "{:?}", waiting.conditions);
+}

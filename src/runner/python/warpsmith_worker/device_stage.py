@@ -212,7 +212,8 @@ class DeviceStage:
                 )
             return told
         kernels = session.told_kernels() if session is not None else ""
-        if code in ENDS_CONTEXT or code == "cuda-error":
+        # Outside of a session, as while it is timed, launches are not recorded.
+        if session is not None and (code in ENDS_CONTEXT or code == "cuda-error"):
             told += f"; launched in this call: {kernels}" if kernels else "; no Triton kernel was launched"
         elif code == "out-of-resources" and session is not None and session.kernels:
             told = f"`{getattr(session.kernels[-1], '__name__', 'kernel')}`: {told}"

@@ -90,8 +90,10 @@ class Timing:
         self._case: Any = None
         self._pool: Pool | None = None
         self._sampler: Sampler | None = None
-        self._destinations: dict[str, torch.Tensor] = {}
-        """Where the calls of entry 0 write."""
+        self._destinations: list[dict[str, torch.Tensor]] = []
+        """Where the calls of each entry write."""
+        self._spoils = True
+        """Whether what was returned may be overwritten."""
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """What is `done`. Raises what the entry raised, or NotOpen."""
@@ -103,6 +105,7 @@ class Timing:
         if self._sampler is None:
             raise NotOpen("nothing is being timed")
         if op == "time-sample":
+            self._unlike_before()
             return self._sampler.sample(request["cold_calls"], request["warm_calls"])
         if op == "time-claim":
             return self._sampler.claim(request["calls"], empty=request["empty"])
@@ -110,6 +113,7 @@ class Timing:
 
     def _open(self, request: Message, descriptors: list[int]) -> Message:
         self._forget()
+        self._spoils = request.get("spoils", True)
         case = self._case = self._memory_of(request, descriptors)
         if self._clock is None:
             self._clock = self._make_clock()
@@ -136,23 +140,43 @@ class Timing:
 
     def _calls(self, arguments: list[Message], pool: Pool) -> list[Call]:
         calls = []
-        for at, entry in enumerate(pool.entries):
+        for entry in pool.entries:
             destinations = {
                 item["output"]: _destination_like(self._case, item["output"])
                 for item in arguments
                 if "output" in item
             }
-            if at == 0:
-                self._destinations = destinations
+            self._destinations.append(destinations)
             values = {item["parameter"]: _value_of(item, entry, destinations) for item in arguments}
             calls.append(self._bind(values))
         return calls
 
+    def _unlike_before(self) -> None:
+        """Before each sample: whoever only kept what an earlier call gave is wrong.
+
+        What the sample before returned is spoiled, and another entry has the values of the case. A graph
+        reads and writes at the same addresses every time, and remembers nothing in Python; it spoils its own.
+        """
+        sampler = self._sampler
+        if sampler.graphs is not None:
+            return
+        self._spoil(sampler.last)
+        # Where there is no room for a copy, the entry stays where it is.
+        with contextlib.suppress(torch.OutOfMemoryError):
+            self._pool.turn()
+            for turning in (sampler.calls, self._destinations):
+                turning.append(turning.pop(0))
+        self._pool.settle()
+        # Of the sample nothing of that is to be timed.
+        self._clock.synchronise()
+
     def _spoil(self, returned: Any) -> None:
         """Overwrite outputs of entry 0; inputs that were returned stay."""
+        if not self._spoils:
+            return
         inputs = [value for value in self._pool.entries[0].values() if isinstance(value, torch.Tensor)]
         kept = {value.untyped_storage().data_ptr() for value in inputs}
-        for value in [*flatten(returned), *self._destinations.values()]:
+        for value in [*flatten(returned), *self._destinations[0].values()]:
             # A user's class, or memory that several elements share: nothing is known of it.
             with contextlib.suppress(Exception):
                 if type(value) is torch.Tensor and value.untyped_storage().data_ptr() not in kept:
@@ -160,8 +184,8 @@ class Timing:
 
     def _keep(self) -> Message:
         returned = self._sampler.last
-        if self._destinations:
-            self._case.destinations = self._destinations
+        if self._destinations[0]:
+            self._case.destinations = self._destinations[0]
             returned = self._case.written(returned)
         values = flatten(returned)
         outputs = [*self._case.outputs, *[None] * len(values)]

@@ -1,7 +1,8 @@
 """Copies of a case's inputs that timed calls rotate over.
 
-One entry has the values of the case. In the others every float tensor holds the same values at other places,
-so what a call remembered of another one is wrong; integers and booleans, which may be indices, stay.
+One entry has the values of the case. In the others every float tensor holds such values at other places, some
+of them twice and others not at all, so that what a call remembered of another one is wrong, sums included;
+integers and booleans, which may be indices, stay.
 """
 
 from __future__ import annotations
@@ -39,11 +40,25 @@ class Pool:
         entry_bytes = sum(_span(tensor) * tensor.element_size() for tensor in tensors)
         count = entries_for(entry_bytes, wanted_bytes, most_bytes)
         self.bytes = count * entry_bytes
+        self._turns = 0
         # Until it is settled, entry 0 has other values too: nothing that a call keeps from before is right.
         self.entries = [
             {name: _moved_copy(value, (at + 1) * _SHIFT) for name, value in inputs.items()}
             for at in range(count)
         ]
+
+    def turn(self) -> None:
+        """Entry 0 gets values as the others have and goes to the end; the next one takes its place.
+
+        Raises torch.OutOfMemoryError, and then only values of entry 0 have changed.
+        """
+        turns = self._turns + 1
+        if len(self.entries) >= _FEWEST_ENTRIES:
+            for name, source in self._sources.items():
+                if isinstance(source, torch.Tensor) and source.numel():
+                    _move(source, self.entries[0][name], (len(self.entries) + turns) * _SHIFT)
+        self.entries.append(self.entries.pop(0))
+        self._turns = turns
 
     def settle(self) -> None:
         """Give entry 0 the values of the case."""
@@ -62,12 +77,19 @@ def _moved_copy(value: Any, shift: int) -> Any:
     storage = torch.empty(lead + _span(value), dtype=value.dtype, device=value.device)
     copy = storage.as_strided(value.shape, value.stride(), lead)
     _whole(copy).copy_(_whole(value))
+    _move(value, copy, shift)
+    return copy
+
+
+def _move(value: torch.Tensor, copy: torch.Tensor, shift: int) -> None:
+    """Write values of a float tensor into a copy of it, half of them and at other places."""
     if value.is_floating_point() and 0 not in value.stride():
         bits = BITS[value.element_size()]
         # By bits, because not every dtype can be rolled.
-        rolled = value.contiguous().view(bits).reshape(-1).roll(shift).view(value.shape)
-        copy.view(bits).copy_(rolled)
-    return copy
+        rolled = value.contiguous().view(bits).reshape(-1).roll(shift)
+        half = rolled.numel() // 2
+        rolled[:half] = rolled[rolled.numel() - half :]
+        copy.view(bits).copy_(rolled.view(value.shape))
 
 
 def _span(tensor: torch.Tensor) -> int:

@@ -71,4 +71,6 @@ class Timed:
         arguments = self.request[side]["arguments"]
         inputs, outputs = self.case.arguments_of(arguments), self.case.outputs
         message = {"case": self.case.name, "arguments": arguments, "inputs": inputs, "outputs": outputs}
+        # Outputs of a baseline are not looked at, and its process may say what is right as well.
+        message["spoils"] = side == "candidate"
         return message, self.case.descriptors_of(inputs + outputs)
