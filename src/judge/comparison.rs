@@ -13,7 +13,7 @@ use crate::runner::Worker;
 use crate::runner::protocol::{
     Compare, Compared, ForeignTruth, Outcome, OutputSpec, Ran, Request, ToleranceSpec,
 };
-use crate::spec::{AxisError, Definition, Dtype};
+use crate::spec::{AxisError, Definition, Dtype, Precision};
 
 /// Below this many elements PyTorch's own error may be nothing by luck where a sum cancels, so the condition
 /// of the inputs is measured as well.
@@ -57,7 +57,7 @@ impl<W: Worker> CheckRun<'_, W> {
             truth,
             // Of a function that a comment names nobody knows that it is linear, and one may be exact by chance.
             exact_if_agree: case.profile == EXACT_INTEGERS && !definition.extras.only_sizes,
-            tf32: false,
+            tf32: definition.extras.precision == Precision::Tf32,
             wall_s: JUDGE_WALL_S,
         });
         let compared = self.worker.request(request).await;

@@ -1,6 +1,6 @@
 """How long a verdict takes, and where the time goes.
 
-    WARPSMITH_PYTHON=… python tests/bench/first_verdict.py target/release/warpsmith [OUT.json]
+    WARPSMITH_PYTHON=… python tests/bench/first_verdict.py target/release/warpsmith [OUT.json] [--warm]
 
 Measures on this machine, with nothing else running:
 
@@ -9,6 +9,9 @@ Measures on this machine, with nothing else running:
 - warm: in a language server that has checked before, from the save to the Error of a wrong kernel, and to the
   end of the check of a right one (all stages);
 - resident memory of the server alone, and of everything below it.
+
+`--warm` leaves out what needs fresh processes. Where there is a GPU, kernels run there, and a right one is
+timed before its check ends.
 
 Nothing is asserted. Figures are medians with the smallest and largest of `n` repeats.
 """
@@ -162,7 +165,7 @@ def environment_of(binary: str, environment: dict[str, str]) -> dict[str, Any]:
         "machine": {
             "cpu": models[0].split(":", 1)[1].strip() if models else platform.processor(),
             "cores": os.cpu_count(),
-            "gpu": None,
+            "gpu": summary["provenance"]["gpu"],
             "system": platform.platform(terse=True),
         },
         "provenance": summary["provenance"],
@@ -171,18 +174,19 @@ def environment_of(binary: str, environment: dict[str, str]) -> dict[str, Any]:
 
 def main() -> None:
     """Runs everything and prints (and writes) the record."""
-    binary = str(Path(sys.argv[1]).resolve())
+    arguments = [argument for argument in sys.argv[1:] if argument != "--warm"]
+    binary, warm_only = str(Path(arguments[0]).resolve()), "--warm" in sys.argv
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "XDG_CACHE_HOME": f"{home}/cache", "XDG_STATE_HOME": f"{home}/state"}
         record = {
             "schema": "warpsmith.bench.first-verdict/1",
             **environment_of(binary, environment),
-            **measure_checks(binary, environment),
+            **({} if warm_only else measure_checks(binary, environment)),
             **measure_server(binary, environment),
         }
     text = json.dumps(record, indent=2) + "\n"
-    if len(sys.argv) > 2:
-        Path(sys.argv[2]).write_text(text)
+    if len(arguments) > 1:
+        Path(arguments[1]).write_text(text)
     sys.stdout.write(text)
 
 

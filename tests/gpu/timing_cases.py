@@ -298,7 +298,7 @@ def ceilings_are_plausible(worker: Worker) -> None:
     if "H200" in worker.event("warm").get("device", {}).get("name", ""):
         for size, expected in H200_COPY.items():
             got = rates["copy"][size]
-            check(abs(got / expected - 1) < 0.06, f"copy of {size} bytes: {got} against {expected} GB/s")
+            check(abs(got / expected - 1) < 0.10, f"copy of {size} bytes: {got} against {expected} GB/s")
 
 
 CASES: list[tuple[str, Callable[[Worker], None]]] = [

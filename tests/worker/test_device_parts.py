@@ -289,6 +289,9 @@ class Errors(unittest.TestCase):
         ):
             base = ValueError if kind == "ValueError" else RuntimeError
             self.assertEqual(cuda_errors.code_of(error(kind, text, base=base)), code, text)
+            # torch adds advice to every error, which names a fault of its own.
+            advised = f"{text}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+            self.assertEqual(cuda_errors.code_of(error(kind, advised, base=base)), code, advised)
 
     def test_triton_classes(self) -> None:
         from triton.compiler.errors import CompilationError

@@ -11,7 +11,7 @@ use super::{Bench, BenchCase};
 use crate::oracle::{Reference, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{Argument, ArgumentSource, Open, Opened, Outcome, Request, RunnerId, Timed};
-use crate::spec::Definition;
+use crate::spec::{Definition, Precision};
 
 /// What `--baseline` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -168,9 +168,16 @@ impl<W: Worker> CheckRun<'_, W> {
 /// What makes `run` a compiled one. Without CUDA graphs of its own, which would copy inputs inside the timed span.
 const COMPILED: &str = "\n\nimport torch\n\nrun = torch.compile(run, mode=\"max-autotune-no-cudagraphs\")\n";
 
+/// In the precision class of the Definition: a baseline that rounds less than the kernel may is no fair one.
 fn plain(definition: &Definition) -> String {
-    definition.extras.baseline.clone().unwrap_or_else(|| definition.reference.clone())
+    let source = definition.extras.baseline.as_ref().unwrap_or(&definition.reference);
+    match definition.extras.precision {
+        Precision::Ieee => source.clone(),
+        Precision::Tf32 => format!("{source}{ALLOWING_TF32}"),
+    }
 }
+
+const ALLOWING_TF32: &str = "\n\nimport torch\n\ntorch.backends.cuda.matmul.allow_tf32 = True\n";
 
 fn call_of(
     variant: &Variant,

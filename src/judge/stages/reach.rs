@@ -17,7 +17,7 @@ const INTERPRETER_ELEMENTS: u64 = 20_000_000;
 /// The same for floating-point operations (the reference runs them twice, once in float64).
 const INTERPRETER_FLOPS: u64 = 3_000_000_000;
 /// The same on a GPU, where the reference in float64 makes some 30 TFLOP/s at least.
-const GPU_ELEMENTS: u64 = 1 << 28;
+const GPU_ELEMENTS: u64 = 1 << 29;
 const GPU_FLOPS: u64 = 2_000_000_000_000;
 /// Bytes of the GPU that a case takes for each element of its tensors, at most: the values, the judge's copy of
 /// them, the reference in float64 and in the case's dtype, and what comparing makes on the way.

@@ -60,8 +60,10 @@ def code_of(error: BaseException) -> str | None:
         return None
     if name not in _CLASSES and not any(words in text for words in _SPEAKERS):
         return "out-of-resources" if _OUT_OF_RESOURCES[0] in text else None
+    # The advice in the lines below names faults that did not happen.
+    told = sentence_of(error).lower()
     for words, code in _ENDS_CONTEXT:
-        if words.lower() in text.lower():
+        if words.lower() in told:
             return code
     if any(words in text for words in _OUT_OF_RESOURCES):
         return "out-of-resources"

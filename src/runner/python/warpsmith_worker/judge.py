@@ -3,6 +3,7 @@
 It answers with measurements; what they mean is decided by the server.
 """
 
+import math
 import os
 import socket
 import sys
@@ -34,6 +35,9 @@ _PERTURBATIONS = 6
 # There and back.
 _ORDERS = 2
 _LONGEST_FAULT = 4096
+# Elements of a case's tensors up to which a GPU is not asked what is right: to launch every step of a
+# comparison there takes longer than to compute it on a CPU.
+_NEAR_ELEMENTS = 1 << 16
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Case:
     inputs: list[SharedTensor | Any]
     outputs: list[SharedTensor]
     values_matter: bool
+    is_near: bool = False
+    """On a GPU: what is compared, and what is right, is computed on the CPU."""
     memory: CaseMemory = field(default_factory=Files)
     written_outside: list[str] = field(default_factory=list)
     """Tensors around which somebody wrote, until it is told."""
@@ -163,7 +169,8 @@ class Judge:
         if self.device is None:
             return handler(request)
         try:
-            answer = handler(request)
+            with place.near(is_near=self._is_near(request)):
+                answer = handler(request)
         except Exception as error:
             if not place.lacks_memory(error):
                 raise
@@ -171,10 +178,17 @@ class Judge:
         if answer is None:
             # Not above: the exception's frames hold tensors.
             self.device.free_memory()
-            answer = handler(request)
+            with place.near(is_near=self._is_near(request)):
+                answer = handler(request)
         # Whoever is told may look at the memory at once.
         self.device.driver.synchronize()
         return answer
+
+    def _is_near(self, request: Message) -> bool:
+        if request["op"] in ("prepare", "take"):
+            return _elements(request["inputs"]) + _elements(request["outputs"]) <= _NEAR_ELEMENTS
+        case = self.cases.get(request.get("of" if request["op"] == "derive" else "case", ""))
+        return case is not None and case.is_near
 
     def close_sent(self) -> None:
         """Close the descriptors of the case that was just handed over."""
@@ -207,7 +221,7 @@ class Judge:
         if request.get("infer_outputs") and reference is not None:
             outputs = foreign.inferred_outputs(reference, specs)
         values_matter = not any(inputs.is_untouched(spec.get("fill")) for spec in specs)
-        case = Case(reference, request["seed"], specs, [], [], values_matter)
+        case = Case(reference, request["seed"], specs, [], [], values_matter, self._is_near(request))
         tensors = [spec for spec in specs if spec["kind"] != "scalar"]
 
         def make(make_shared: MakeShared) -> Iterable[SharedTensor | Any]:
@@ -224,7 +238,7 @@ class Judge:
         if arguments is None:
             return {"done": {"possible": False, "inputs": [], "outputs": []}}, []
         widened = request["change"] != "same"
-        case = Case(None, origin.seed, origin.specs, [], [], True)
+        case = Case(None, origin.seed, origin.specs, [], [], True, origin.is_near)
         outputs = [foreign.widened(spec) if widened else spec for spec in request["outputs"]]
 
         tensors = [_copy_spec(item, widened=widened) for item in origin.tensors()]
@@ -241,7 +255,7 @@ class Judge:
         """A case whose inputs hold what a reference's process left in the outputs of another one."""
         drawn = taken.values(self._case_that_ran(request["of"]))
         specs = request["inputs"]
-        case = Case(None, 0, specs, [], [], True)
+        case = Case(None, 0, specs, [], [], True, self._is_near(request))
         tensors = [spec for spec in specs if spec["kind"] != "scalar"]
         make = partial(taken.inputs_of, specs, drawn)
         return self._add_case(request["case"], case, request["outputs"], tensors, make)
@@ -441,6 +455,10 @@ def _shared_copy(position: int, spec: Message, value: torch.Tensor, make_shared:
         copy.view(copy.shared).copy_(value)
         copy.private = copy.shared.clone()
     return copy
+
+
+def _elements(specs: list[Message]) -> int:
+    return sum(math.prod(spec["shape"]) for spec in specs if spec.get("kind") != "scalar")
 
 
 def _unshared_output(spec: Message) -> Message:

@@ -1,5 +1,8 @@
 """Where this process computes: on the CPU, or on the one GPU that it sees."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 _CPU = torch.device("cpu")
@@ -29,6 +32,26 @@ def use_gpu() -> None:
     """From now on everything is made on the GPU. Once a process, after the fork."""
     global _device
     _device = _GPU
+
+
+@contextlib.contextmanager
+def near(*, is_near: bool) -> Iterator[None]:
+    """In here everything is made and computed on the CPU, if `is_near` says so.
+
+    A GPU takes longer to be asked for a few thousand elements than a CPU takes to compute them.
+    """
+    global _device
+    before = _device
+    if not is_near or before == _CPU:
+        yield
+        return
+    _device = _CPU
+    torch.set_default_device(None)
+    try:
+        yield
+    finally:
+        _device = before
+        torch.set_default_device(before)
 
 
 def generator_state() -> torch.Tensor:

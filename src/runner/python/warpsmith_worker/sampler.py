@@ -39,6 +39,7 @@ _COLD_CALLS = 5
 # A host is not always equally fast.
 _LEAD_MARGIN = 1.5
 _MOST_LEADING = 64
+_MOST_FLUSHES_A_CALL = 16
 # A GPU's queue takes about a thousand launches, and a call may consist of many.
 _MOST_LED_CALLS = 32
 _EMPTY_PAIRS = 9
@@ -287,16 +288,23 @@ class Sampler:
 
     def _cold(self, count: int) -> float:
         pairs, returned = [], None
-        self._lead(self.host_us)
+        # Twice: a host that is slower than usual once must not let the GPU wait.
+        self._lead(2 * _LEAD_MARGIN * self.host_us)
         for call in self._rotation(count):
             returned = None
-            self.clock.flush()
+            for _ in range(self._flushes_a_call()):
+                self.clock.flush()
             begin = self.clock.record()
             returned = call()
             pairs.append((begin, self.clock.record()))
         self.clock.synchronise()
         self.last = returned
         return sum(self.clock.elapsed_us(*pair) for pair in pairs) / count
+
+    def _flushes_a_call(self) -> int:
+        """So many that they take longer than the host takes to submit the call behind them."""
+        needed = math.ceil(_LEAD_MARGIN * self.host_us / max(self.flush_us, 1.0))
+        return min(max(needed, 1), _MOST_FLUSHES_A_CALL)
 
     def _replayed_cold(self, graphs: _Graphs, count: int) -> tuple[float, float]:
         """µs a call with its flush taken off, and µs a flush."""

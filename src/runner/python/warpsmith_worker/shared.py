@@ -35,15 +35,15 @@ class SharedTensor:
     descriptor: int | None
     """None when it has no bytes, or lies in an arena."""
     shared: torch.Tensor | None
-    """The storage as the candidate sees it (uint8); None when it is not looked at."""
+    """The storage as the candidate sees it, or a copy, see `far` (uint8); None when it is not looked at."""
     private: torch.Tensor | None = None
     """What the judge put there (uint8); of inputs only."""
     offset: int = 0
     """In elements, from the beginning of the storage."""
     room: Room | None = None
     """Its place in an arena of device memory."""
-    host: torch.Tensor | None = None
-    """The mapped memory file (uint8) of a tensor that lies on the GPU, where memory cannot be shared."""
+    far: torch.Tensor | None = None
+    """The memory that the candidate maps (uint8), where the judge looks at a copy of it on another device."""
 
     @property
     def storage_bytes(self) -> int:
@@ -68,13 +68,13 @@ class SharedTensor:
 
     def send(self) -> None:
         """Let the candidate see what the judge wrote, where the memory is not the same."""
-        if self.host is not None and self.shared is not None:
-            self.host.copy_(self.shared)
+        if self.far is not None and self.shared is not None:
+            self.far.copy_(self.shared)
 
     def fetch(self) -> None:
         """Look at what the candidate left, where the memory is not the same."""
-        if self.host is not None and self.shared is not None:
-            self.shared.copy_(self.host)
+        if self.far is not None and self.shared is not None:
+            self.shared.copy_(self.far)
 
     def record(self) -> Message:
         """What the supervisor and a candidate may know about it."""
@@ -104,7 +104,7 @@ class Files:
             try:
                 item.shared = memory.map_storage(item.descriptor, item.storage_bytes) if mapped else None
                 if mapped and place.is_gpu():
-                    item.host = item.shared
+                    item.far = item.shared
                     item.shared = torch.empty(item.storage_bytes, dtype=torch.uint8, device=place.current())
             except BaseException:
                 os.close(item.descriptor)
@@ -137,6 +137,9 @@ class OneArena:
             item.room = self.arena.take(item.storage_bytes)
             if mapped:
                 item.shared = item.room.storage
+                if not place.is_gpu():
+                    item.far = item.shared
+                    item.shared = torch.empty(item.storage_bytes, dtype=torch.uint8)
                 item.room.guard(self._pool.pattern)
         return item
 
