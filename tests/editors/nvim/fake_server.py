@@ -6,8 +6,8 @@ the real program to `lsp`, `doctor`, `doctor --json` and `--version`.
 
 `FAKE_STEP_MS` is how long each of the three steps of a check takes; `FAKE_LOG` names a file that gets every
 message from the editor, one JSON object a line; `FAKE_SLOW_FIRST_LENS_MS` holds the answer to the first
-request for lenses. With `FAKE_TIMED` it also has a GPU: what passed has a time in its lens. Behind the line of
-`def kernel_fn` there is one always.
+request for lenses. With `FAKE_TIMED` it also has a GPU: what passed has a time in its lens. Behind the line
+of `def kernel_fn` there is one always.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ class Document:
         stale = "" if self.judged == self.text else " (stale)"
         lines = enumerate(self.text.split("\n"))
         return [
-            {"position": {"line": number, "character": len(line)}, "label": SHORT_TIME + stale, "paddingLeft": True}
+            {
+                "position": {"line": number, "character": len(line)},
+                "label": SHORT_TIME + stale,
+                "paddingLeft": True,
+            }
             for number, line in lines
             if line.startswith("def kernel_fn(")
         ]

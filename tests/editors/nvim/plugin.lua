@@ -68,6 +68,19 @@ test('who turns hints off has the last word', function()
   equal({}, session.hints())
 end)
 
+test('after a restart, hints are on again', function()
+  local old = session.client()
+  vim.lsp.enable('warpsmith', false)
+  await('its end', 5000, function() return vim.lsp.get_client_by_id(old.id) == nil end)
+  vim.lsp.enable('warpsmith')
+  vim.cmd.doautocmd('nvim.lsp.enable FileType')
+  equal(true, session.client().id ~= old.id)
+  await('hints', 5000, function() return vim.lsp.inlay_hint.is_enabled({ bufnr = 0 }) end)
+  session.save()
+  session.await_end()
+  await('a hint', 5000, function() return #session.hints() == 1 end)
+end)
+
 --- Another server that offers hints.
 ---@param buffer integer
 ---@return vim.lsp.Client
@@ -78,7 +91,9 @@ local function start_neighbour(buffer)
   await(
     'the neighbour',
     5000,
-    function() return #vim.lsp.get_clients({ bufnr = buffer, id = id, method = 'textDocument/inlayHint' }) == 1 end
+    function()
+      return #vim.lsp.get_clients({ bufnr = buffer, id = id, method = 'textDocument/inlayHint' }) == 1
+    end
   )
   return assert(vim.lsp.get_client_by_id(id))
 end

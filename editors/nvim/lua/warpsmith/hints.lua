@@ -27,16 +27,16 @@ local function others_offer_hints(buffer)
   return vim.iter(clients):any(function(client) return client.name ~= 'warpsmith' end)
 end
 
---- Turns hints on in a buffer that a warpsmith server attached to, once: whoever turns them off there has the last
---- word, even when the server starts again.
+--- Turns hints on in a buffer, once for each server that attaches to it: whoever turns them off there has the last
+--- word until the server starts again. Then Neovim has turned them off itself, and nobody knows what was wanted.
 ---@param client vim.lsp.Client
 ---@param buffer integer
 function M.attach(client, buffer)
-  if not client:supports_method(METHOD, buffer) or vim.b[buffer].warpsmith_hints_decided then
+  if not client:supports_method(METHOD, buffer) or vim.b[buffer].warpsmith_hints_decided == client.id then
     return
   end
   local said = wanted()
-  vim.b[buffer].warpsmith_hints_decided = true
+  vim.b[buffer].warpsmith_hints_decided = client.id
   if said == false or vim.lsp.inlay_hint.is_enabled({ bufnr = buffer }) then
     return
   end
