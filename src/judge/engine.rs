@@ -252,7 +252,9 @@ impl Engine {
         };
         let run = CheckRun { oracle: learned.as_ref().unwrap_or(oracle), ..run };
         let (definitions, not_chosen) = run.choose(&candidate);
+        let is_save = request.options.timing == TimingChoice::First;
         let reach = Reach::of(&ready.means);
+        let reach = if is_save { reach.quick() } else { reach };
         let mut plan = match modules.is_empty() {
             true => stages::plan(&definitions, &request.options, ready.seed, reach),
             false => stages::plan_drawn(&definitions, &request.options, reach),

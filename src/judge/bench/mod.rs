@@ -34,8 +34,9 @@ use crate::runner::protocol::{Launch, Outcome, Ran, Request, Time, Timed, TimedS
 use crate::spec::{Definition, Dtype, Precision};
 use crate::toolchain::AtHead;
 
-/// Paired samples of one timing.
+/// Paired samples of one timing; on a save the answer is wanted soon, and 16 give an interval too.
 const PAIRS: u32 = 30;
+const PAIRS_OF_A_SAVE: u32 = 16;
 /// Wall clock of one timing, in seconds: warming up compiles and tunes both sides.
 const TIME_WALL_S: f64 = 120.0;
 
@@ -260,7 +261,7 @@ impl<W: Worker> CheckRun<'_, W> {
             case: prepared.request.case.clone(),
             candidate: Timed { runner: candidate.runner.clone(), arguments },
             baseline: baseline.map(|baseline| baseline.side.clone()),
-            pairs: PAIRS,
+            pairs: if bench.options.timing == TimingChoice::First { PAIRS_OF_A_SAVE } else { PAIRS },
             seed: Draws::new(self.seed, &format!("timing of {}", of.case.label())).next_u64(),
             wall_s: TIME_WALL_S,
         });

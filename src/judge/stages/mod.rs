@@ -263,6 +263,39 @@ mod tests {
         }
     }
 
+    /// On a GPU every program runs and larger sizes are judged; a save leaves the largest to a full check and says so.
+    #[test]
+    fn a_gpu_reaches_further_and_a_save_less_far() {
+        let definition = builtin_named("softmax").expect("a Definition of this binary");
+        let on_gpu = |free_gib: u64| {
+            let gpu = crate::judge::OnGpu { free_bytes: free_gib << 30, ..Default::default() };
+            Reach::of(&crate::judge::means::Means::Gpu(gpu))
+        };
+        let planned = |reach| plan(&[&definition], &CheckOptions::default(), 1, reach);
+        let reasons = |plan: &Plan| {
+            plan.not_run
+                .iter()
+                .map(|line| format!("{}: {}", line.what, line.why))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let whole = planned(on_gpu(128));
+        assert!(whole.cases.iter().all(|case| case.coverage != Coverage::Sampled));
+        assert_eq!(reasons(&whole), "");
+        let interpreted = planned(Reach::INTERPRETER);
+        assert!(whole.cases.len() > interpreted.cases.len());
+        let small = |plan: &Plan| -> Vec<String> {
+            let small = plan.cases.iter().filter(|case| elements(&definition, &case.axes) < 500_000);
+            small.map(|case| format!("{} {}", case.stage, case.label())).collect()
+        };
+        assert_eq!(small(&whole), small(&interpreted), "the same small cases");
+        insta::assert_snapshot!(reasons(&planned(on_gpu(128).quick())), @"sizes xlarge, attention, vocab: left to a full check: `warpsmith check`, or `check.onSave` set to full");
+        insta::assert_snapshot!(reasons(&planned(on_gpu(4))), @r"
+        sizes xlarge, wide, attention, vocab: too large for the free memory of the GPU, or for a float64 reference on it
+        sweep M=528384 N=4096 · f16: more than 2³¹ elements need more memory than the GPU has free
+        ");
+    }
+
     /// What the interpreter pays for, whatever the kernel: many elements, and many short rows.
     #[test]
     fn plans_stay_small() {

@@ -19,6 +19,8 @@ const INTERPRETER_FLOPS: u64 = 3_000_000_000;
 /// The same on a GPU, where the reference in float64 makes some 30 TFLOP/s at least.
 const GPU_ELEMENTS: u64 = 1 << 29;
 const GPU_FLOPS: u64 = 2_000_000_000_000;
+/// Elements up to which a save runs a size: each takes a GPU a tenth of a second and more.
+const QUICK_ELEMENTS: u64 = 1 << 26;
 /// Bytes of the GPU that a case takes for each element of its tensors, at most: the values, the judge's copy of
 /// them, the reference in float64 and in the case's dtype, and what comparing makes on the way.
 const GPU_BYTES_AN_ELEMENT: u64 = 96;
@@ -32,6 +34,8 @@ pub(in crate::judge) struct Reach {
     most_flops: u64,
     /// Every program of every launch runs.
     runs_whole: bool,
+    /// On a save: what takes long is left to a full check.
+    is_quick: bool,
     /// Bytes for tensors that nobody looks at as a whole; `None`: they need addresses and no memory.
     untouched_bytes: Option<u64>,
 }
@@ -42,6 +46,7 @@ impl Reach {
         most_elements: INTERPRETER_ELEMENTS,
         most_flops: INTERPRETER_FLOPS,
         runs_whole: false,
+        is_quick: false,
         untouched_bytes: None,
     };
 
@@ -52,9 +57,20 @@ impl Reach {
                 most_elements: GPU_ELEMENTS.min(gpu.free_bytes / GPU_BYTES_AN_ELEMENT),
                 most_flops: GPU_FLOPS,
                 runs_whole: true,
+                is_quick: false,
                 untouched_bytes: Some(gpu.free_bytes / UNTOUCHED_SHARE),
             },
         }
+    }
+
+    /// The same with the patience of a save. In the interpreter such sizes are not run anyway.
+    pub(in crate::judge) fn quick(self) -> Self {
+        Self { is_quick: self.runs_whole, ..self }
+    }
+
+    /// Whether a size is left to a full check.
+    pub(super) fn is_for_later(self, definition: &Definition, axes: &BTreeMap<String, u64>) -> bool {
+        self.is_quick && elements(definition, axes) > QUICK_ELEMENTS
     }
 
     /// Elements of inputs and weights up to which a problem is looked at.

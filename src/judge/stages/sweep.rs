@@ -165,10 +165,11 @@ fn other_scalars(definition: &Definition, dtypes: &[Dtype], plan: &mut Plan) {
 /// The sizes that the Definition names. Small ones run in full on every dtype; of the larger ones a
 /// few programs run, on the dtypes in turn, because each takes as long as its tensors are large.
 fn named_sizes(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &mut Plan) {
-    let mut too_large = Vec::new();
+    let (mut too_large, mut for_later) = (Vec::new(), Vec::new());
     let mut turn = dtypes.iter().copied().cycle();
     for (name, axes) in &definition.extras.sizes {
         match reach.coverage(definition, axes) {
+            Some(_) if reach.is_for_later(definition, axes) => for_later.push(name.clone()),
             Some(_) if reach.is_small(definition, axes) => {
                 let cases = dtypes
                     .iter()
@@ -184,10 +185,13 @@ fn named_sizes(definition: &Definition, dtypes: &[Dtype], reach: Reach, plan: &m
             None => too_large.push(name.clone()),
         }
     }
-    if !too_large.is_empty() {
-        // One of several Definitions of an entry says which one it is.
-        let whose = definition.options().next().map_or(String::new(), |_| format!(" of {}", definition.name));
-        plan.not_run.push(NotRun::new(format!("sizes {}{whose}", too_large.join(", ")), reach.too_large()));
+    // One of several Definitions of an entry says which one it is.
+    let whose = definition.options().next().map_or(String::new(), |_| format!(" of {}", definition.name));
+    let later = "left to a full check: `warpsmith check`, or `check.onSave` set to full";
+    for (sizes, why) in [(too_large, reach.too_large()), (for_later, later)] {
+        if !sizes.is_empty() {
+            plan.not_run.push(NotRun::new(format!("sizes {}{whose}", sizes.join(", ")), why));
+        }
     }
 }
 

@@ -49,9 +49,19 @@ def warm_up(*, on_gpu: bool = False) -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("triton.compiler.code_generator")
     if on_gpu:
+        _hash_triton()
         return
     for module in pkgutil.iter_modules(interpreter.__path__, f"{interpreter.__name__}."):
         importlib.import_module(module.name)
+
+
+def _hash_triton() -> None:
+    """Triton hashes all of its own files before the first launch of a process, which takes half a second."""
+    for name in ("triton.runtime.cache", "triton.compiler.compiler", "triton.backends.nvidia.compiler"):
+        with contextlib.suppress(ImportError):
+            triton_key = getattr(importlib.import_module(name), "triton_key", None)
+            if triton_key is not None:
+                triton_key()
 
 
 def serve(sock: socket.socket, *, on_gpu: bool = False, blocking: bool = False) -> None:

@@ -43,6 +43,7 @@ class DeviceStage:
         except DeviceUnavailable as error:
             print(f"warpsmith: {error}", file=sys.stderr, flush=True)
             os._exit(1)
+        _ready_triton()
         place.use_gpu()
         self.files = _NO_FILES
         self.arenas = OpenedArenas(self.driver)
@@ -216,6 +217,16 @@ class DeviceStage:
         elif code == "out-of-resources" and session is not None and session.kernels:
             told = f"`{getattr(session.kernels[-1], '__name__', 'kernel')}`: {told}"
         return told
+
+
+def _ready_triton() -> None:
+    """Let Triton find its driver and its compiler, so that no first launch pays for it."""
+    # Whatever is wrong with them is told at a launch.
+    with contextlib.suppress(Exception):
+        from triton.compiler.compiler import make_backend
+        from triton.runtime.driver import driver
+
+        make_backend(driver.active.get_current_target()).hash()
 
 
 def _compile_message(error: BaseException) -> str:
