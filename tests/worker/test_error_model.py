@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from warpsmith_worker import compare, inputs, judge
+from warpsmith_worker import case_truth, compare, inputs
 from warpsmith_worker.compare import Tolerance, Truth
 from warpsmith_worker.dtypes import ElementType, by_name
 
@@ -60,7 +60,7 @@ class Problem:
         """As the judge makes it: in float64, by PyTorch in the dtype, and on inputs that are a little off."""
         perturbed: tuple[torch.Tensor, ...] = ()
         if self.outputs < _SMALL_OUTPUT:
-            perturbed = tuple(self._perturbed(draw) for draw in range(judge._PERTURBATIONS))
+            perturbed = tuple(self._perturbed(draw) for draw in range(case_truth._PERTURBATIONS))
         return Truth(self.left.double() @ self.right.double(), self._by_torch(), perturbed)
 
     def _by_torch(self) -> torch.Tensor:
@@ -71,7 +71,7 @@ class Problem:
 
     def _perturbed(self, draw: int) -> torch.Tensor:
         left, right = (
-            inputs.perturbed(values, judge._PERTURBATION, 7, position, draw)
+            inputs.perturbed(values, case_truth._PERTURBATION, 7, position, draw)
             for position, values in enumerate((self.left, self.right))
         )
         return left @ right
