@@ -14,7 +14,9 @@ the largest of a short list that leaves about two programs for every multiproces
 for: a wide tile reads least for each product, a narrow one keeps a whole GPU busy with a small matrix. 64-bit
 offsets for matrices with more than 2**31 elements.
 
-Measured share of the limit: not measured yet on a GPU.
+Measured on an H200 (fp16, medians of do_bench, 2026-12-01), the limit being 790 TFLOP/s: 29.6 µs for 2048
+cubed (n = 260), 73 % of it; 209.9 µs for 4096 cubed (n = 86), 83 %; 589.2 µs for 4096 x 11008 x 4096 (M, N,
+K; n = 35), 79 %. PyTorch's own took 28.4, 194.6 and 579.9 µs.
 """
 
 import torch

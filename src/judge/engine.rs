@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, TimingChoice};
+use super::beside;
 use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
 use super::devices::Devices;
 use super::environment::Silent;
+use super::means::Means;
 use super::obstacles::{missing_oracle, nothing_left, unknown_in};
 use super::packed::{self, Packed};
 use super::run::{CheckRun, Outcomes};
@@ -53,6 +55,7 @@ pub struct Engine {
 }
 
 /// One function to judge.
+#[derive(Clone, Copy)]
 struct Judging<'a> {
     request: &'a CheckRequest,
     packed: Option<&'a Packed>,
@@ -197,6 +200,7 @@ impl Engine {
 
     /// Judges one function.
     async fn judge(&self, judging: Judging<'_>, mut report: Report) -> Report {
+        let judging_beside = judging;
         let Judging { request, packed, oracle, ready, began, events, cancel } = judging;
         report.oracle = Some(oracle.label.clone());
         if cancel.is_cancelled() {
@@ -272,7 +276,17 @@ impl Engine {
             report.not_run.extend(plan.not_run);
             return report.ended_by(nothing_left(&request.options, &definitions));
         }
-        let mut outcomes = run.run(candidate, plan).await;
+        let beside = async {
+            match &ready.beside {
+                None => None,
+                Some(Err(why)) => Some(Err(why.clone())),
+                Some(Ok(worker)) => Some(self.look_beside(&judging_beside, worker, &definitions).await),
+            }
+        };
+        let (mut outcomes, beside) = tokio::join!(run.run(candidate, plan), beside);
+        if let Some(beside) = beside {
+            beside::merge(&mut outcomes, beside);
+        }
         self.time(&run, (request, ready), &definitions, (&mut outcomes, &mut report)).await;
         run.close_reference().await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;
@@ -329,6 +343,48 @@ impl Engine {
         if let Some(complaint) = history.complaint() {
             tracing::warn!("{complaint}");
         }
+    }
+
+    /// What the interpreter sees of the same function while it runs on a GPU.
+    async fn look_beside(
+        &self,
+        judging: &Judging<'_>,
+        worker: &Supervisor,
+        definitions: &[&Definition],
+    ) -> Result<Outcomes, String> {
+        let Judging { request, packed, oracle, ready, began, cancel, .. } = *judging;
+        let means = Means::Interpreter;
+        let sources = Sources { places: &ready.places, means: &means };
+        let source = match packed {
+            Some(packed) => packed.source(request, resident_limit(&means)),
+            None => sources.source(request, oracle).map_err(|finding| finding.message)?,
+        };
+        let foreign = sources.foreign(request, oracle, &source).map_err(|finding| finding.message)?;
+        if !sources.modules(oracle).map_err(|finding| finding.message)?.is_empty() {
+            return Err("a class that draws its own inputs is not looked at twice".to_owned());
+        }
+        // Its steps are no progress of the check that the user sees.
+        let (events, _) = mpsc::unbounded_channel();
+        let run = CheckRun {
+            worker,
+            oracle,
+            source: &source,
+            foreign: foreign.as_ref(),
+            modules: &[],
+            means: &means,
+            seed: ready.seed,
+            began,
+            events: &events,
+            cancel,
+        };
+        let candidate = run.load().await.map_err(|finding| finding.message)?;
+        let plan = beside::plan_beside(definitions, &request.options, ready.seed);
+        if plan.cases.is_empty() {
+            run.close(&candidate).await;
+            run.close_reference().await;
+            return Err("none of the stages that it takes part in was asked for".to_owned());
+        }
+        Ok(run.run(candidate, plan).await)
     }
 
     async fn version_at_head(&self, path: &Path) -> Option<AtHead> {

@@ -4,6 +4,7 @@
 mod assess;
 mod assess_trials;
 pub mod bench;
+mod beside;
 pub mod case;
 pub mod check;
 mod comparison;

@@ -36,6 +36,8 @@ pub(super) struct Ready {
     pub(super) means: Means,
     pub(super) places: Places,
     pub(super) seed: u64,
+    /// On a GPU: the interpreter that looks for what a GPU does not tell, or why there is none.
+    pub(super) beside: Option<Result<Arc<Supervisor>, String>>,
     /// The GPU to time on, or why nothing is timed.
     pub(super) bench: Result<BenchGpu, NoTiming>,
 }
@@ -74,6 +76,7 @@ impl Engine {
         report.timeline.python = Some(milliseconds_since(began));
         let places = Places::of(&self.surroundings)
             .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))?;
+        let interpreter = WorkerKey { python: python.clone(), device: None };
         let started = self.started(request, place, (python, &places), (report, events)).await?;
         let Started { worker, means, bench } = started;
         report.timeline.worker = Some(milliseconds_since(began));
@@ -81,7 +84,13 @@ impl Engine {
         means.method().clone_into(&mut report.provenance.method);
         report.provenance.gpu = means.gpu().cloned();
         let seed = request.options.seed.map_or_else(random_seed, Ok)?;
-        Ok(Ready { worker, means, places, seed, bench })
+        let beside = match means.gpu() {
+            None => None,
+            Some(_) => {
+                Some(self.worker_for(interpreter, &places, events).await.map_err(|finding| finding.message))
+            }
+        };
+        Ok(Ready { worker, means, places, seed, beside, bench })
     }
 
     /// A worker on the device that was decided on. Where nobody asked for a GPU and the one that is there cannot be

@@ -3,11 +3,13 @@
     python tests/gpu/starters.py OUT_DIR [--autokernel DIR] [--budget SECONDS] [--commit ID]
     python tests/gpu/starters.py --cpu-dry-run [--autokernel DIR]
 
-Nine types at the sizes that their Definitions time, in float16, and the first size in bfloat16 and float32.
-Every row has up to five sides, measured in turns in a random order so that a drifting clock meets all alike:
-our starter, the strongest plain PyTorch call (`warpsmith.baseline`), the reference, AutoKernel's starter
-where its folder is given, and a copy that moves as many bytes. A starter that is wrong is not timed. Writes
-OUT_DIR/starters.json and prints a table; rows that the budget leaves no time for are listed with the reason.
+Nine types at the sizes that AutoKernel and their Definitions time, in float16, and the first size in bfloat16
+and float32. Every row has up to five sides, measured in turns in a random order so that a drifting clock
+meets all alike: our starter, the strongest plain PyTorch call (`warpsmith.baseline`), the reference,
+AutoKernel's starter where its folder is given, and a copy that moves as many bytes. Other dtypes are without
+AutoKernel's and without a reference that is not the strongest call. A starter that is wrong is not timed.
+Writes OUT_DIR/starters.json and prints a table; rows that the budget leaves no time for are listed with the
+reason.
 
 The dry run drives the same code in Triton's interpreter on the smallest sizes; its times are made up, say so,
 and are never written.
@@ -51,18 +53,30 @@ DEFINITIONS = (
     "rotary_embedding",
     "reduce_sum_last",
 )
-# Sizes of AutoKernel's that a Definition does not time itself.
-MORE_SIZES: dict[str, dict[str, Sizes]] = {
-    "rotary_embedding": {"llm_7b": {"batch": 1, "heads": 32, "seq": 2048, "half_dim": 64}},
-    "reduce_sum_last": {"4096": {"M": 4096, "N": 4096}},
+# Sizes that AutoKernel times as well; where they are given, the Definition does not time them itself.
+AUTOKERNEL_SIZES: dict[str, dict[str, Sizes | None]] = {
+    "matmul": {"large": None, "xlarge": None, "llm_mlp": None},
+    "softmax": {"large": None, "xlarge": None, "vocab": None},
+    "flash_attention_causal": {"large": None, "xlarge": None, "llm_7b": None},
+    "fused_mlp_silu": {"large": None, "llama_7b": None},
+    "cross_entropy": {"large": None, "xlarge": None},
+    "rmsnorm": {"large": None, "llama": None},
+    "layernorm": {"large": None, "xlarge": None, "llm_7b": None},
+    "rotary_embedding": {
+        "large": None,
+        "llm_7b": {"batch": 1, "heads": 32, "seq": 2048, "half_dim": 64},
+    },
+    "reduce_sum_last": {"large": None, "4096": {"M": 4096, "N": 4096}},
 }
+# Elements of a row that AutoKernel's softmax and cross entropy take whole, which is long to compile.
+LONG_ROW = 50_000
 LIMITED_BY_PRODUCTS = ("matmul", "flash_attention", "fused_mlp")
 ROUNDS = 5
 WARMUP_MS = 3
 MEASURED_MS = 12
 COMPILERS = 14
 # Seconds of the budget that compilation may take before anything is measured.
-COMPILING_S = 55
+COMPILING_S = 40
 
 
 @dataclass(frozen=True)
@@ -95,21 +109,28 @@ class Setup:
 
 
 def rows(dry: bool) -> list[Row]:
-    """The most important first: every type once, then the other sizes, then the other dtypes."""
-    first, further, others = [], [], []
+    """The most important first: every type once, AutoKernel's other sizes, other dtypes, further sizes."""
+    first, theirs, others, further = [], [], [], []
     for name in DEFINITIONS:
         extras = measuring.load_definition(name)["warpsmith"]
-        labels = ["tiny"] if dry else extras["bench"]
-        sizes = {label: extras["sizes"][label] for label in labels}
-        if not dry:
-            sizes |= MORE_SIZES.get(name, {})
-        made = [Row(name, label, tuple(axes.items()), "float16") for label, axes in sizes.items()]
+        sizes = dict(AUTOKERNEL_SIZES[name])
+        sizes |= {label: None for label in extras["bench"] if label not in sizes}
+        made = [
+            Row(name, label, tuple((axes or extras["sizes"][label]).items()), "float16")
+            for label, axes in ({"tiny": None} if dry else sizes).items()
+        ]
         first.append(made[0])
-        further.extend(made[1:])
+        theirs.extend(row for row in made[1:] if row.size in AUTOKERNEL_SIZES[name])
+        further.extend(row for row in made[1:] if row.size not in AUTOKERNEL_SIZES[name])
         # Triton's own interpreter misreads products of bfloat16.
         for dtype in ("float32",) if dry else ("bfloat16", "float32"):
             others.append(Row(name, made[0].size, made[0].axes, dtype))
-    return first + further + sorted(others, key=lambda row: row.dtype)
+    return first + theirs + sorted(others, key=lambda row: row.dtype) + further
+
+
+def beside_autokernel(row: Row) -> bool:
+    """Whether AutoKernel's starter is timed in a row: in float16 at its own sizes, and in a dry run."""
+    return row.dtype == "float16" and (row.size in AUTOKERNEL_SIZES[row.definition] or row.size == "tiny")
 
 
 @functools.cache
@@ -136,7 +157,7 @@ def sides_of(row: Row, setup: Setup) -> tuple[dict[str, Callable[[], Any]], dict
     baseline = definition["warpsmith"].get("baseline")
     if baseline is not None:
         sides["torch"] = functools.partial(measuring.runner(definition, baseline), **inputs)
-    if setup.autokernel is not None and row.dtype == "float16":
+    if setup.autokernel is not None and beside_autokernel(row):
         theirs = starter(setup.autokernel, op_type, not setup.dry)
         sides["autokernel"] = functools.partial(theirs, **tensors)
     return sides, definition
@@ -154,14 +175,19 @@ def compile_row(setup: Setup, item: tuple[Row, str]) -> str | None:
     return None
 
 
+def takes_long(row: Row, side: str) -> bool:
+    """Whether a compiler is busy with a side of a row long after it has done all others."""
+    return side == "autokernel" and max(length for _, length in row.axes) >= LONG_ROW
+
+
 def compiled_beforehand(planned: list[Row], setup: Setup, end: float) -> dict[tuple[Row, str], str | None]:
     """Every Triton kernel of the plan, compiled side by side; why one is not, where it is not."""
     items = [(row, "ours") for row in planned]
     if setup.autokernel is not None:
-        theirs = [(row, "autokernel") for row in planned if row.dtype == "float16"]
-        # Blocks of a whole vocabulary take their compiler longest, so they begin first.
-        items += sorted(theirs, key=lambda item: -max(length for _, length in item[0].axes))
-        items.sort(key=lambda item: (item[1] == "ours", 0))
+        items += [(row, "autokernel") for row in planned if beside_autokernel(row)]
+    # What takes longest begins first, and then in the order of rows.
+    place = {row: index for index, row in enumerate(planned)}
+    items.sort(key=lambda item: (not takes_long(*item), place[item[0]]))
     timeout_s = min(COMPILING_S, end - time.monotonic())
     results = measuring.compile_beforehand(
         functools.partial(compile_row, setup), items, min(COMPILERS, os.cpu_count() or 1), timeout_s
@@ -205,6 +231,8 @@ def measured(row: Row, setup: Setup, not_compiled: dict[tuple[Row, str], str | N
     apart, wrong = checked(row, sides)
     left_out |= wrong
     sides = {side: call for side, call in sides.items() if side not in left_out}
+    if row.dtype != "float16" and "torch" in sides:
+        del sides["eager"]
     extras = definition["warpsmith"]
     axes = measuring.complete(definition, dict(row.axes))
     itemsize = getattr(torch, row.dtype).itemsize
@@ -252,9 +280,10 @@ def matrix_rates(setup: Setup) -> dict[str, float]:
 def shares(record: dict[str, Any], rates: dict[str, float]) -> dict[str, float]:
     """Ratios of a row. Above one, the starter is faster than that side; of a limit, it can hardly be."""
     us = {side: figures["us"] for side, figures in record["sides"].items()}
-    us.setdefault("torch", us["eager"])
     if "ours" not in us:
         return {}
+    if "torch" not in us and "eager" in us:
+        us["torch"] = us["eager"]
     found = {f"over_{side}": us[side] / us["ours"] for side in ("torch", "eager", "autokernel") if side in us}
     found["of_copy"] = us["copy"] / us["ours"]
     if measuring.load_definition(record["definition"])["op_type"] in LIMITED_BY_PRODUCTS:
@@ -312,7 +341,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Times the starters on a GPU.")
     parser.add_argument("out", nargs="?", type=Path, help="folder of the record, starters.json")
     parser.add_argument("--autokernel", type=Path, help="folder of AutoKernel's Triton starters")
-    parser.add_argument("--budget", type=float, default=150, help="seconds for everything")
+    parser.add_argument("--budget", type=float, default=95, help="seconds for everything")
     parser.add_argument("--commit", default=None, help="where git cannot be asked")
     parser.add_argument("--cpu-dry-run", action="store_true", help="try the code, without a GPU or a record")
     asked = parser.parse_args()

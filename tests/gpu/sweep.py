@@ -1,6 +1,6 @@
 """Times variants of the starters on a GPU: what their module-level constants should be.
 
-    python tests/gpu/sweep.py OUT_DIR [--only TYPE,TYPE] [--budget SECONDS]
+    python tests/gpu/sweep.py OUT_DIR [--only DEFINITION[/SIZE],…] [--budget SECONDS]
     python tests/gpu/sweep.py --cpu-dry-run
 
 A variant is a starter with some constants set, always the first one as the file has it. All variants of a
@@ -58,10 +58,6 @@ def _attention(elements: int, *tiles: tuple[int, int, int, int, int | None]) -> 
     return [{"_TILES": {elements: tile}} for tile in tiles]
 
 
-def _hidden(*tiles: tuple[int, int, int, int, int]) -> list[Constants]:
-    return [{"_TILES_OF_HIDDEN": (tile,)} for tile in tiles]
-
-
 NORM_ROWS = _short_rows((2048, 512), (4096, 512), (4096, 1024), (8192, 1024), (16384, 1024), (8192, 2048))
 PRODUCTS = _products(
     (128, 128, 64, 8, 3),
@@ -73,16 +69,20 @@ PRODUCTS = _products(
     (256, 128, 64, 8, 3),
     (64, 256, 64, 4, 4),
 )
-ATTENTION = (
-    (128, 64, 4, 2, None),
-    (128, 64, 4, 3, None),
-    (128, 64, 8, 2, 128),
+# Heads of 64 and of 128 elements.
+SHORT_HEADS = (
+    (64, 64, 4, 3, 128),
+    (64, 64, 4, 2, None),
+    (128, 64, 8, 3, 128),
     (128, 64, 8, 3, None),
     (128, 128, 8, 2, None),
-    (64, 64, 4, 2, 128),
+)
+LONG_HEADS = (
     (64, 64, 4, 2, None),
-    (64, 64, 4, 3, None),
-    (64, 128, 4, 2, None),
+    (128, 64, 8, 3, None),
+    (128, 64, 8, 4, None),
+    (128, 128, 8, 2, None),
+    (128, 32, 8, 3, 128),
 )
 LONG_ROWS = _long_rows((512, 8), (1024, 8), (1024, 16), (2048, 16), (2048, 32), (4096, 32))
 ENTROPY_ROWS = _long_rows((512, 4), (1024, 4), (512, 8), (1024, 8), (2048, 8), (2048, 16))
@@ -94,26 +94,23 @@ TURNED = [
     {"_HEADS_A_PROGRAM": heads, "_PAIRS_A_TILE": pairs}
     for heads, pairs in ((1, 1024), (2, 512), (2, 1024), (2, 2048), (4, 512), (8, 512), (8, 1024))
 ]
-HIDDEN = _hidden(
-    (128, 64, 64, 8, 3), (128, 64, 64, 4, 3), (128, 64, 64, 8, 4), (128, 128, 64, 8, 3), (128, 128, 64, 8, 4)
-)
 # By Definition and size; the most doubtful first.
 GROUPS: list[Group] = [
-    ("matmul", "large", PRODUCTS),
-    ("flash_attention_causal", "large", _attention(64, *ATTENTION)),
-    ("flash_attention_causal", "llm_7b", _attention(128, *ATTENTION)),
+    ("flash_attention_causal", "large", _attention(64, *SHORT_HEADS)),
+    ("flash_attention_causal", "llm_7b", _attention(128, *LONG_HEADS)),
+    ("fused_mlp_silu", "large", PRODUCTS[:7]),
     ("softmax", "vocab", LONG_ROWS),
     ("cross_entropy", "large", ENTROPY_ROWS),
-    ("fused_mlp_silu", "large", HIDDEN + PRODUCTS[1:6]),
+    ("matmul", "large", PRODUCTS),
     ("matmul", "xlarge", PRODUCTS),
     ("layernorm", "large", NORM_ROWS),
     ("rmsnorm", "large", NORM_ROWS),
     ("reduce_sum_last", "large", REDUCED),
     ("rotary_embedding", "large", TURNED),
     ("softmax", "large", _short_rows((2048, 512), (8192, 1024), (8192, 2048))),
-    ("flash_attention_causal", "xlarge", _attention(64, *ATTENTION)),
+    ("flash_attention_causal", "xlarge", _attention(64, *SHORT_HEADS)),
     ("matmul", "llm_mlp", PRODUCTS),
-    ("fused_mlp_silu", "llama_7b", HIDDEN + PRODUCTS[1:6]),
+    ("fused_mlp_silu", "llama_7b", PRODUCTS[:7]),
     ("layernorm", "xlarge", NORM_ROWS),
     ("layernorm", "llm_7b", NORM_ROWS),
     ("rmsnorm", "llama", NORM_ROWS),
@@ -210,14 +207,18 @@ def run(groups: list[Group], device: str, budget_s: float) -> list[dict[str, Any
 def main() -> int:
     parser = argparse.ArgumentParser(description="Times variants of the starters on a GPU.")
     parser.add_argument("out", nargs="?", type=Path, help="folder of the record, sweep.json")
-    parser.add_argument("--only", default="", help="Definitions, comma-separated; all without it")
+    parser.add_argument(
+        "--only", default="", help="Definitions or DEFINITION/SIZE, comma-separated; all without it"
+    )
     parser.add_argument("--budget", type=float, default=60, help="seconds for everything")
     parser.add_argument("--cpu-dry-run", action="store_true", help="try the code, without a GPU or a record")
     asked = parser.parse_args()
     if not asked.cpu_dry_run and asked.out is None:
         parser.error("OUT_DIR is missing")
     only = [name for name in asked.only.split(",") if name]
-    groups = [group for group in GROUPS if not only or group[0] in only]
+    groups = [group for group in GROUPS if not only or {group[0], f"{group[0]}/{group[1]}"} & set(only)]
+    if not groups:
+        parser.error(f"nothing of {asked.only} is listed")
     results = run(groups, "cpu" if asked.cpu_dry_run else "cuda", asked.budget)
     if asked.cpu_dry_run:
         print("DRY RUN: every time below is made up")
