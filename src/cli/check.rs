@@ -52,7 +52,7 @@ pub(super) struct CheckArgs {
     /// What a kernel that passed on a GPU is timed against.
     #[arg(long, value_enum, default_value_t)]
     baseline: BaselineChoice,
-    /// Do not time what passed.
+    /// Do not time what passed on a GPU. With `--stage` nothing is timed in any case.
     #[arg(long)]
     no_timing: bool,
     /// JSON lines on stdout: a record for each case, then a summary for each file.

@@ -18,10 +18,14 @@ return {
   end,
   capabilities = not neovim_handles_lens_refresh and { workspace = { codeLens = { refreshSupport = true } } }
     or nil,
-  handlers = not neovim_handles_lens_refresh and {
-    ['workspace/codeLens/refresh'] = function(_, _, context)
+  handlers = {
+    ['workspace/codeLens/refresh'] = not neovim_handles_lens_refresh and function(_, _, context)
       require('warpsmith.lens').refresh_client(context.client_id)
       return vim.NIL
+    end or nil,
+    ['workspace/inlayHint/refresh'] = function(_, _, context)
+      require('warpsmith.hints').refresh_client(context.client_id)
+      return vim.NIL
     end,
-  } or nil,
+  },
 }

@@ -42,11 +42,27 @@ local function on(event, desc, act)
   })
 end
 
-on(
-  'LspAttach',
-  'Keep the code lenses of warpsmith up to date',
-  function(client, event) require('warpsmith.lens').attach(client, event.buf) end
-)
+on('LspAttach', 'Keep the code lenses of warpsmith up to date, and show its times', function(client, event)
+  require('warpsmith.lens').attach(client, event.buf)
+  require('warpsmith.hints').attach(client, event.buf)
+end)
+
+vim.api.nvim_create_autocmd('LspAttach', {
+  group = group,
+  desc = 'Show no inlay hints of other servers because of warpsmith',
+  callback = function(details)
+    local client = vim.lsp.get_client_by_id(details.data.client_id)
+    if client and client.name ~= 'warpsmith' then
+      require('warpsmith.hints').attach_other(client, details.buf)
+    end
+  end,
+})
+
+vim.api.nvim_create_autocmd('BufWipeout', {
+  group = group,
+  desc = 'Forget the inlay hints of a buffer that is gone',
+  callback = function(details) require('warpsmith.hints').forget(details.buf) end,
+})
 
 on(
   'LspProgress',

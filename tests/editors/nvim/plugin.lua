@@ -28,14 +28,16 @@ test('without a server the command says so', function()
   equal('', require('warpsmith').status())
 end)
 
-vim.lsp.config('warpsmith', { settings = { warpsmith = { check = { onSave = 'full' } } } })
+local given = { check = { onSave = 'full' }, gpu = { device = 'cuda:1', whenBusy = 'skip' } }
+vim.lsp.config('warpsmith', { settings = { warpsmith = given } })
 session.open()
 
 test('settings reach the server in the handshake', function()
   session.client()
-  local given = session.received('initialize')[1]
-  equal({ check = { onSave = 'full' } }, given.initializationOptions)
-  equal(true, given.capabilities.workspace.codeLens.refreshSupport)
+  local handshake = session.received('initialize')[1]
+  equal(given, handshake.initializationOptions)
+  equal(true, handshake.capabilities.workspace.codeLens.refreshSupport)
+  equal(true, handshake.capabilities.workspace.inlayHint.refreshSupport)
 end)
 
 test('an old answer does not replace a newer one', function()
@@ -45,6 +47,89 @@ test('an old answer does not replace a newer one', function()
   await('✓', 5000, session.is_passed)
   vim.wait(tonumber(vim.env.FAKE_SLOW_FIRST_LENS_MS) + 200)
   equal(true, session.is_passed(), table.concat(session.titles(), ', '))
+end)
+
+test('the time stands behind the def, and goes with the verdict', function()
+  local line = vim.fn.search('^def kernel_fn')
+  local shown = { ('%d: 1.83× torch · 412 µs'):format(line) }
+  await('a hint', 5000, function() return vim.deep_equal(shown, session.hints()) end)
+  vim.api.nvim_buf_set_lines(0, line, line, false, { '    # another text' })
+  local stale = { shown[1] .. ' (stale)' }
+  await('a stale hint', 5000, function() return vim.deep_equal(stale, session.hints()) end)
+  session.save()
+  session.await_end()
+  await('a hint of this text', 5000, function() return vim.deep_equal(shown, session.hints()) end)
+end)
+
+test('who turns hints off has the last word', function()
+  vim.lsp.inlay_hint.enable(false, { bufnr = 0 })
+  require('warpsmith.hints').attach(session.client(), vim.api.nvim_get_current_buf())
+  equal(false, vim.lsp.inlay_hint.is_enabled({ bufnr = 0 }))
+  equal({}, session.hints())
+end)
+
+test('after a restart, hints are on again', function()
+  local old = session.client()
+  vim.lsp.enable('warpsmith', false)
+  await('its end', 5000, function() return vim.lsp.get_client_by_id(old.id) == nil end)
+  vim.lsp.enable('warpsmith')
+  vim.cmd.doautocmd('nvim.lsp.enable FileType')
+  equal(true, session.client().id ~= old.id)
+  await('hints', 5000, function() return vim.lsp.inlay_hint.is_enabled({ bufnr = 0 }) end)
+  session.save()
+  session.await_end()
+  await('a hint', 5000, function() return #session.hints() == 1 end)
+end)
+
+--- Another server that offers hints.
+---@param buffer integer
+---@return vim.lsp.Client
+local function start_neighbour(buffer)
+  local cmd = vim.lsp.config.warpsmith.cmd --[[@as string[] ]]
+  local config = { name = 'neighbour', cmd = cmd, cmd_env = { FAKE_LOG = '' } }
+  local id = assert(vim.lsp.start(config, { bufnr = buffer }))
+  await(
+    'the neighbour',
+    5000,
+    function()
+      return #vim.lsp.get_clients({ bufnr = buffer, id = id, method = 'textDocument/inlayHint' }) == 1
+    end
+  )
+  return assert(vim.lsp.get_client_by_id(id))
+end
+
+--- Attaches warpsmith to a new buffer, with an option, beside a server that offers hints too.
+---@param option boolean?
+---@param other? 'before'|'after' when the other server comes
+---@return boolean enabled
+local function hints_are_on(option, other)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  vim.g.warpsmith = { inlay_hints = option }
+  local neighbour = other == 'before' and start_neighbour(buffer)
+  require('warpsmith.hints').attach(session.client(), buffer)
+  neighbour = other == 'after' and start_neighbour(buffer) or neighbour
+  local is_on = vim.lsp.inlay_hint.is_enabled({ bufnr = buffer })
+  if neighbour then
+    neighbour:stop()
+    await('its end', 5000, function() return neighbour:is_stopped() end)
+  end
+  vim.api.nvim_buf_delete(buffer, { force = true })
+  vim.g.warpsmith = nil
+  return is_on
+end
+
+test('hints are shown where nobody else has any, or where the user says so', function()
+  equal(true, hints_are_on(nil))
+  equal(true, hints_are_on(true))
+  equal(false, hints_are_on(false))
+  equal(false, hints_are_on(nil, 'before'))
+  equal(false, hints_are_on(nil, 'after'))
+  equal(true, hints_are_on(true, 'before'))
+  equal(true, hints_are_on(true, 'after'))
+  -- What the user turned on everywhere stays on, whoever comes.
+  vim.lsp.inlay_hint.enable(true)
+  equal(true, hints_are_on(nil, 'after'))
+  vim.lsp.inlay_hint.enable(false)
 end)
 
 test('lenses are asked for while one types, after a pause', function()

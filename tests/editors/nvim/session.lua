@@ -80,6 +80,16 @@ function M.titles()
   return titles
 end
 
+--- Inlay hints that Neovim has for the current buffer, each behind its 1-based line. Without a window they are not
+--- drawn; `screen` looks at that.
+---@return string[]
+function M.hints()
+  return vim.tbl_map(
+    function(item) return ('%d: %s'):format(item.inlay_hint.position.line + 1, item.inlay_hint.label) end,
+    vim.lsp.inlay_hint.get({ bufnr = 0 })
+  )
+end
+
 --- Whether the lenses say that the text on the screen passed: a pass of this text, and nothing against it. A kernel
 --- that no case launched has a lens without a verdict.
 ---@return boolean

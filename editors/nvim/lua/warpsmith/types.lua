@@ -4,6 +4,8 @@
 ---@class warpsmith.Options
 ---Whether lenses are shown and kept up to date; true if absent.
 ---@field codelens? boolean
+---Whether the time stands behind the `def`. If absent it does where no other server of the buffer has inlay hints.
+---@field inlay_hints? boolean
 
 ---One thing that warpsmith is doing, as its last progress message told it.
 ---@class warpsmith.Progress
@@ -30,3 +32,16 @@
 ---@field state string
 ---@field detail string
 ---@field remedy? string
+
+---What `settings.warpsmith` may hold. The server reads it once, in the handshake, and tells mistakes itself.
+---@class warpsmith.Settings
+---@field python? { path?: string }
+---`quick` if absent
+---@field check? { onSave?: 'off'|'static'|'quick'|'full' }
+---@field gpu? warpsmith.GpuSettings
+
+---@class warpsmith.GpuSettings
+---`auto` (if absent), `cpu`, `cuda`, `cuda:1` …
+---@field device? string
+---`correctness` if absent
+---@field whenBusy? 'skip'|'correctness'
