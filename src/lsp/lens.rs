@@ -137,6 +137,8 @@ fn passed(judged: &[&Report], kernel: &str) -> String {
             parts.push(label.to_owned());
         }
     }
+    // Before the counts: editors cut long lines.
+    parts.extend(judged.iter().flat_map(|part| part.published()).next().map(text::title));
     parts.push(plural(cases.len(), "case"));
     let dtypes =
         Dtype::ALL.into_iter().filter(|dtype| cases.iter().any(|record| record.case.dtype == *dtype));
@@ -149,18 +151,15 @@ fn passed(judged: &[&Report], kernel: &str) -> String {
     if not_run > 0 {
         parts.push(format!("{not_run} not run"));
     }
-    parts.extend(time(judged));
+    parts.extend(no_gpu(judged));
     let mark = if against_head { "" } else { "✓ " };
     format!("{mark}{}", parts.join(" · "))
 }
 
-/// The first time of what was judged; without one, that there is no GPU when that is why.
-fn time(judged: &[&Report]) -> Option<String> {
+/// That there is no GPU, when that is why nothing was timed.
+fn no_gpu(judged: &[&Report]) -> Option<String> {
     let mut missing = judged.iter().flat_map(|part| &part.not_timed);
-    let first = judged.iter().flat_map(|part| part.published()).next();
-    first
-        .map(text::title)
-        .or_else(|| missing.find(|missing| missing.code == NoTimingCode::NoGpu).map(text::not_timed))
+    missing.find(|missing| missing.code == NoTimingCode::NoGpu).map(text::not_timed)
 }
 
 pub(crate) fn plural(count: usize, noun: &str) -> String {

@@ -17,6 +17,7 @@ OPENED = {
     "is_host_bound": False,
     "host_us": 12.0,
     "call_us": 50.0,
+    "launches": 3,
 }
 RAISED = {"raised": {"exception": "ValueError", "message": "no", "code": "raised"}}
 DIED = {"died": {"reason": "timeout", "signal": 9, "status": None, "output": ""}}

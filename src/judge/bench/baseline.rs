@@ -8,7 +8,7 @@ use super::super::run::{CheckRun, fresh_name, read};
 use super::super::sources::Sources;
 use super::super::{Code, Finding};
 use super::{Bench, BenchCase};
-use crate::oracle::{Reference, Variant};
+use crate::oracle::{ForeignFile, ForeignReference, Reference, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{Argument, ArgumentSource, Open, Opened, Outcome, Request, RunnerId, Timed};
 use crate::spec::{Definition, Precision};
@@ -62,16 +62,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 self.plain_torch(&bench.sources, of.definition, "torch.compile", text).await
             }
             (choice, Reference::Foreign(_) | Reference::Head(_)) => {
-                let name = self.oracle.reference.head().map_or_else(
-                    || {
-                        self.oracle
-                            .reference
-                            .foreign()
-                            .map(|known| known.function.clone())
-                            .unwrap_or_default()
-                    },
-                    |head| format!("HEAD {}", head.commit),
-                );
+                let name = name_of(&self.oracle.reference);
                 if choice == BaselineChoice::Compile {
                     let why = "only PyTorch code of a Definition or of torch itself is compiled".to_owned();
                     return Err(NoBaseline { name, why });
@@ -162,6 +153,17 @@ impl<W: Worker> CheckRun<'_, W> {
         };
         self.close_runner(&runner).await;
         Err(stop(Finding::plain(Code::JudgeFailed, failed)))
+    }
+}
+
+/// A function that says what is right, as it stands behind a speedup.
+fn name_of(reference: &Reference) -> String {
+    match (reference.head(), reference.foreign()) {
+        (Some(head), _) => format!("HEAD {}", head.commit),
+        // The source of a Definition: its function is called `run` whatever it does.
+        (None, Some(ForeignReference { file: ForeignFile::Text { .. }, .. })) => "the reference".to_owned(),
+        (None, Some(known)) => known.function.clone(),
+        (None, None) => String::new(),
     }
 }
 

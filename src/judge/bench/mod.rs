@@ -10,7 +10,7 @@ mod cases;
 mod gpu;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use self::baseline::Baseline;
 pub use self::baseline::BaselineChoice;
@@ -119,6 +119,7 @@ impl<W: Worker> CheckRun<'_, W> {
         bench: &Bench<'_>,
         of: &BenchCase<'_>,
     ) -> Result<(CaseRecord, Result<Timing, NoTiming>), NoTiming> {
+        let began = Instant::now();
         let subject = Subject::new(&self.oracle.entry, of.definition, &of.case.axes, of.case.dtype);
         let missing = |code, why: String| NoTiming::new(Some(subject.clone()), code, why);
         let candidate = self.open().await.map_err(|stop| missing(NoTimingCode::Failed, stop.reason()))?;
@@ -143,6 +144,7 @@ impl<W: Worker> CheckRun<'_, W> {
         };
         self.close(&candidate).await;
         self.release(Some(prepared)).await;
+        record.elapsed_ms = began.elapsed().as_secs_f64() * 1e3;
         Ok((record, timed))
     }
 

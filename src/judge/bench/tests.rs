@@ -154,7 +154,7 @@ fn ran() -> Outcome {
 }
 
 fn series(us: f64) -> Value {
-    json!({"method": "events", "cold_us": vec![us; 30], "warm_us": vec![us; 30], "empty_us": 1.0, "host_us": 20.0,
+    json!({"method": "events", "cold_us": vec![us; 30], "warm_us": vec![us; 30], "empty_us": 1.0, "host_us": 20.0, "launches": 3,
            "claimed_us": us, "wall_us": us * 1.01})
 }
 

@@ -189,6 +189,11 @@ fn allow_at_all(measured: &Measured) -> Result<(), Refusal> {
         let why = format!("the outputs of a timed call are not right: {why}");
         return Err((NoTimingCode::TimedCallWrong, why));
     }
+    // It was judged with its launches seen; a function may behave otherwise when they are not.
+    if measured.sides.candidate.launches == 0 {
+        let why = "it launched no Triton kernel while it was timed, so no kernel was timed".to_owned();
+        return Err((NoTimingCode::TimedCallWrong, why));
+    }
     if !measured.is_passed {
         let why = "no time is published without a passed verdict on the same source".to_owned();
         return Err((NoTimingCode::NotPassed, why));

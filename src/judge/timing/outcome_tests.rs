@@ -8,6 +8,7 @@ fn series(us: f64) -> Series {
         warm_us: around(us * 0.8),
         empty_us: 1.0,
         host_us: 20.0,
+        launches: 3,
         claimed_us: us,
         wall_us: us * 1.01,
         ..Series::default()
@@ -258,4 +259,14 @@ fn what_events_take_is_no_part_of_a_speedup_over_a_graph() {
     });
     assert_eq!(waiting.conditions.len(), 1);
     assert!(waiting.conditions[0].contains("waits for the host in torch"), "{:?}", waiting.conditions);
+}
+
+/// What was judged launched kernels; a function that does not once nobody looks is torch.
+#[test]
+fn a_function_that_launches_nothing_while_it_is_timed_has_no_time() {
+    assert_eq!(code_of(|measured| measured.sides.candidate.launches = 0), NoTimingCode::TimedCallWrong);
+    // The baseline is torch.
+    let mut plain = measured();
+    plain.sides.baseline.as_mut().expect("two sides").launches = 0;
+    assert!(assess(plain).is_ok());
 }

@@ -156,6 +156,9 @@ pub struct Series {
     /// Why the calls are not replayed as a CUDA graph although they are short; empty otherwise.
     #[serde(default)]
     pub graph_refused: String,
+    /// Triton launches of the calls that warmed it up.
+    #[serde(default)]
+    pub launches: u64,
     /// Mean time of a call in the batch that was held against the clock, by what the runner recorded, in µs.
     pub claimed_us: f64,
     /// The same batch by the supervisor's clock, an empty batch taken off, in µs a call.

@@ -16,6 +16,13 @@ _MOST_NAMED = 8
 
 Place = dict[str, Any]
 
+_unrecorded = 0
+
+
+def unrecorded_launches() -> int:
+    """Launches of this process outside of any session: those of timed calls."""
+    return _unrecorded
+
 
 class DeviceSession:
     """One call of the entry: a context manager, in the words of the protocol afterwards."""
@@ -174,6 +181,11 @@ def _name_of(kernel: Any) -> str:
     return str(getattr(kernel, "__name__", None) or getattr(kernel, "name", None) or "kernel")
 
 
+def _count_one(counts: bool) -> None:
+    global _unrecorded
+    _unrecorded += counts
+
+
 def record_launches(jit_function: type, compiled_kernel: type | None = None) -> None:
     """Wrap how kernels are launched, once a process: `JITFunction.run` and `CompiledKernel[grid]`."""
     true_run: Callable[..., Any] = jit_function.run
@@ -181,6 +193,7 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         session = DeviceSession.current()
         if session is None:
+            _count_one(not warmup)
             return forward(true_run, (self, *arguments), {"grid": grid, "warmup": warmup, **named})
         session.attempt(self)
         if warmup:
@@ -211,6 +224,7 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
             if session is not None:
                 session.attempt(kernel)
             result = forward(runner, arguments, named)
+            _count_one(session is None)
             if session is not None:
                 session.launched(kernel, grid)
             return result

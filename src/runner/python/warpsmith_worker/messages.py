@@ -213,6 +213,7 @@ TIME_OPENED = record(
         "is_host_bound": boolean,
         "host_us": microseconds,
         "call_us": microseconds,
+        "launches": U64,
     }
 )
 TIME_SAMPLED = record({"cold_us": microseconds, "warm_us": microseconds, "empty_us": microseconds})

@@ -21,6 +21,7 @@ from . import memory
 from .channel import Message
 from .dtypes import by_name
 from .event_clock import Clock, CudaClock
+from .launches import unrecorded_launches
 from .returned import flatten, hand_over
 from .sampler import Call, Sampler
 from .timing_pool import BITS, Pool
@@ -122,8 +123,10 @@ class Timing:
             case.inputs, _POOL_OF_L2 * clock.l2_bytes, clock.free_bytes() // _SHARE_OF_FREE
         )
         sampler = self._sampler = Sampler(clock, self._calls(request["arguments"], pool), self._spoil)
+        launched_before = unrecorded_launches()
         with counting_compiles() as compiled:
             sampler.warm_up(compiled)
+        launches = unrecorded_launches() - launched_before
         pool.settle()
         sampler.decide()
         return {
@@ -136,6 +139,7 @@ class Timing:
             "is_host_bound": sampler.is_host_bound,
             "host_us": sampler.host_us,
             "call_us": sampler.call_us,
+            "launches": launches,
         }
 
     def _calls(self, arguments: list[Message], pool: Pool) -> list[Call]:

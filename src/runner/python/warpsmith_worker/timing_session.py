@@ -129,6 +129,7 @@ class _Side:
             "host_us": self.opened["host_us"],
             "is_host_bound": self.opened["is_host_bound"],
             "graph_refused": self.opened["graph_refused"],
+            "launches": self.opened["launches"],
             "claimed_us": self.claimed_us,
             "wall_us": self.wall_us,
         }
