@@ -5,6 +5,7 @@ mod assess;
 mod assess_trials;
 pub mod bench;
 mod beside;
+mod candidate_step;
 pub mod case;
 pub mod check;
 mod comparison;

@@ -16,11 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, note_full_run, without_truth};
-use super::device_faults;
 use super::foreign::ForeignRun;
 use super::head::{unsuitable, why_unsuitable};
 use super::inputs::{self, Prepared};
-use super::load::{Candidate, Stop};
+use super::load::Candidate;
 use super::means::Means;
 use super::module::{ModuleRun, cannot_follow};
 use super::philox::Draws;
@@ -31,7 +30,7 @@ use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{
-    Autotune, CaseMade, DeathReason, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
+    Autotune, CaseMade, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
 };
 use crate::spec::Dtype;
 
@@ -42,7 +41,7 @@ const SAMPLED_PROGRAMS: u32 = 24;
 /// Programs of each launch that an offsets case runs: the corners of the grid and a few.
 const OFFSETS_PROGRAMS: u32 = 10;
 /// Crashes after which the rest of a check is left out.
-const CRASH_LIMIT: u32 = 3;
+pub(super) const CRASH_LIMIT: u32 = 3;
 /// Cases that wait between two steps of the pipeline.
 const AHEAD: usize = 1;
 
@@ -93,30 +92,30 @@ pub(super) struct Outcomes {
 
 /// What the steps of the pipeline tell each other, besides the cases.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Dtypes whose smoke case did not pass: their sweep would only repeat it.
-    failed_dtypes: BTreeSet<(String, Dtype)>,
-    not_run: Vec<NotRun>,
-    findings: Vec<Finding>,
-    first_verdict_ms: Option<f64>,
+    pub(super) failed_dtypes: BTreeSet<(String, Dtype)>,
+    pub(super) not_run: Vec<NotRun>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) first_verdict_ms: Option<f64>,
     /// Why the first of the cases that HEAD does not run well on is left out.
-    unsuitable: Option<Finding>,
+    pub(super) unsuitable: Option<Finding>,
 }
 
-struct ToRun {
-    index: usize,
-    case: Case,
-    prepared: Result<Prepared, Ended>,
-    started: Instant,
+pub(super) struct ToRun {
+    pub(super) index: usize,
+    pub(super) case: Case,
+    pub(super) prepared: Result<Prepared, Ended>,
+    pub(super) started: Instant,
 }
 
-struct ToCompare {
-    index: usize,
-    case: Case,
-    prepared: Option<Prepared>,
-    ended: Ended,
-    trials: Vec<TrialOutcome>,
-    started: Instant,
+pub(super) struct ToCompare {
+    pub(super) index: usize,
+    pub(super) case: Case,
+    pub(super) prepared: Option<Prepared>,
+    pub(super) ended: Ended,
+    pub(super) trials: Vec<TrialOutcome>,
+    pub(super) started: Instant,
 }
 
 /// How a case is run; the default is what every stage but determinism does.
@@ -204,89 +203,13 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// Whether the check was cancelled; the case is then noted as not run.
-    fn is_cancelled(&self, case: &Case, progress: &Mutex<Progress>) -> bool {
+    pub(super) fn is_cancelled(&self, case: &Case, progress: &Mutex<Progress>) -> bool {
         let cancelled = self.cancel.is_cancelled();
         if cancelled {
             let what = format!("{} {}", case.stage, case.dtype.short());
             lock(progress).not_run.push(NotRun::new(what, "the check was cancelled"));
         }
         cancelled
-    }
-
-    /// Second step: the candidate. Ends early when it keeps crashing, hangs, or cannot be loaded again.
-    async fn run_all(
-        &self,
-        first: Candidate,
-        progress: &Mutex<Progress>,
-        mut queue: mpsc::Receiver<ToRun>,
-        to_compare: mpsc::Sender<ToCompare>,
-    ) {
-        let mut candidate = Some(first);
-        let mut crashes = 0;
-        let mut stop: Option<Stop> = None;
-        while let Some(ToRun { index, case, prepared, started }) = queue.recv().await {
-            let skip = match &stop {
-                Some(stop) => {
-                    let what = format!("{} {}", case.stage, case.label());
-                    lock(progress).not_run.push(NotRun::new(what, &*stop.why));
-                    true
-                }
-                None => self.is_cancelled(&case, progress) || left_out(&case, progress),
-            };
-            if skip {
-                self.release(prepared.ok()).await;
-                continue;
-            }
-            let _ = self.events.send(CheckEvent::CaseStarted { index, label: case.label() });
-            let mut trials = Vec::new();
-            let (prepared, ended) = match prepared {
-                Err(ended) => (None, ended),
-                Ok(prepared) => {
-                    let running = self.run_whole_case(candidate.as_ref(), &case, &prepared, &mut trials);
-                    let ended = self.with_progress(index, &prepared.request.case, running).await;
-                    (Some(prepared), ended)
-                }
-            };
-            if let Some(Ended::Died(_)) = trials.last().map(|outcome| &outcome.ended) {
-                candidate = None;
-            }
-            let ends_process = |ended: &Ended| device_faults::ends_process(ended);
-            if trials.last().is_some_and(|outcome| ends_process(&outcome.ended)) {
-                candidate = None;
-            }
-            let ended = match ended {
-                Ended::Raised(raised) if ends_process(&Ended::Raised(raised.clone())) => {
-                    candidate = None;
-                    crashes += 1;
-                    stop = stop_after(DeathReason::Exit, case.coverage, crashes);
-                    match &prepared {
-                        Some(prepared) => Ended::Raised(self.located(&case, prepared, raised).await),
-                        None => Ended::Raised(raised),
-                    }
-                }
-                ended => ended,
-            };
-            if let Ended::Died(died) = &ended {
-                candidate = None;
-                crashes += 1;
-                stop = stop_after(died.reason, case.coverage, crashes);
-            }
-            if to_compare.send(ToCompare { index, case, prepared, ended, trials, started }).await.is_err() {
-                break;
-            }
-            if candidate.is_none() && stop.is_none() && !self.cancel.is_cancelled() {
-                match self.open().await {
-                    Ok(again) => candidate = Some(again),
-                    Err(failed) => {
-                        lock(progress).findings.extend(failed.finding.clone());
-                        stop = Some(failed);
-                    }
-                }
-            }
-        }
-        if let Some(candidate) = candidate {
-            self.close(&candidate).await;
-        }
     }
 
     pub(super) async fn run_case(
@@ -344,7 +267,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// A case and, in the stage of determinism, everything that is tried with it afterwards.
-    async fn run_whole_case(
+    pub(super) async fn run_whole_case(
         &self,
         candidate: Option<&Candidate>,
         case: &Case,
@@ -362,7 +285,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// Passes the worker's progress events of one case on while `run` is waited for.
-    async fn with_progress<T>(&self, index: usize, case: &str, run: impl Future<Output = T>) -> T {
+    pub(super) async fn with_progress<T>(&self, index: usize, case: &str, run: impl Future<Output = T>) -> T {
         let mut worker_events = self.worker.events();
         tokio::pin!(run);
         loop {
@@ -465,7 +388,7 @@ fn leave_out(progress: &Mutex<Progress>, case: &Case, why: &str, unsuitable: Opt
     progress.unsuitable = progress.unsuitable.take().or(unsuitable.cloned());
 }
 
-fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
+pub(super) fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
     let mut progress = lock(progress);
     let left_out =
         case.stage != Stage::Smoke && progress.failed_dtypes.contains(&(case.definition.clone(), case.dtype));
@@ -474,22 +397,6 @@ fn left_out(case: &Case, progress: &Mutex<Progress>) -> bool {
         progress.not_run.push(NotRun::new(what, "its smoke case did not pass"));
     }
     left_out
-}
-
-/// Whether the way a candidate ended means that the rest of the check is left out.
-fn stop_after(reason: DeathReason, coverage: Coverage, crashes: u32) -> Option<Stop> {
-    let why = match reason {
-        // On a large shape it is too much work rather than an endless loop: the small ones have ended.
-        DeathReason::Timeout if coverage != Coverage::Full => return None,
-        DeathReason::Timeout => "an earlier case did not end",
-        // Tensors larger than memory were copied, which says nothing of the cases that fit.
-        DeathReason::Memory if coverage == Coverage::Offsets => return None,
-        DeathReason::Memory => "an earlier case ran out of memory",
-        DeathReason::Killed => "the check was cancelled",
-        _ if crashes >= CRASH_LIMIT => "too many earlier cases crashed",
-        _ => return None,
-    };
-    Some(Stop { finding: None, why: why.to_owned() })
 }
 
 /// The same line once, with how often it stood there.
@@ -508,7 +415,7 @@ fn summed(not_run: Vec<NotRun>) -> Vec<NotRun> {
     counted.into_iter().map(describe).collect()
 }
 
-fn lock(progress: &Mutex<Progress>) -> std::sync::MutexGuard<'_, Progress> {
+pub(super) fn lock(progress: &Mutex<Progress>) -> std::sync::MutexGuard<'_, Progress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
