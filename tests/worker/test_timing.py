@@ -350,6 +350,7 @@ OPENED = {
     "is_host_bound": False,
     "host_us": 5.0,
     "call_us": 50.0,
+    "launches": 3,
 }
 
 
