@@ -15,7 +15,7 @@ export function registerCommands(owner: Owner): vscode.Disposable[] {
     cancelCheck: () => onServer(owner, 'warpsmith.cancel'),
     showLog: () => showLog(owner),
     restartServer: () => owner.restart(),
-    doctor: () => inTerminal(owner, 'doctor', doctorArguments(owner.read, activeFile())),
+    doctor: () => inTerminal(owner, 'doctor', doctorArguments(owner.read, activeFile()?.fsPath)),
     setup: () => inTerminal(owner, 'setup', ['setup']),
     menu: () => showMenu(owner.state),
   };
@@ -24,12 +24,12 @@ export function registerCommands(owner: Owner): vscode.Disposable[] {
 
 /** The text in the editor is judged, saved or not. */
 async function check(owner: Owner, kernel: string | undefined): Promise<void> {
-  const document = vscode.window.activeTextEditor?.document;
-  if (document?.languageId !== 'python' || document.uri.scheme !== 'file') {
+  const file = activeFile();
+  if (!file) {
     void vscode.window.showInformationMessage('warpsmith: open the Python file of a kernel first.');
     return;
   }
-  await onServer(owner, 'warpsmith.check', { uri: document.uri.toString(), ...(kernel ? { kernel } : {}) });
+  await onServer(owner, 'warpsmith.check', { uri: file.toString(), ...(kernel ? { kernel } : {}) });
 }
 
 async function checkKernel(owner: Owner): Promise<void> {
@@ -89,7 +89,8 @@ async function inTerminal(owner: Owner, name: string, parameters: string[]): Pro
   await vscode.tasks.executeTask(task);
 }
 
-function activeFile(): string | undefined {
-  const uri = vscode.window.activeTextEditor?.document.uri;
-  return uri?.scheme === 'file' ? uri.fsPath : undefined;
+/** The Python file that is looked at. */
+function activeFile(): vscode.Uri | undefined {
+  const document = vscode.window.activeTextEditor?.document;
+  return document?.languageId === 'python' && document.uri.scheme === 'file' ? document.uri : undefined;
 }

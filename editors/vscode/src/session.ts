@@ -17,11 +17,12 @@ import {
 
 import { type Kernel, kernelsOf } from './lenses.js';
 import type { Server } from './server.js';
-import { type Running, type ServerStatus, progressText } from './status.js';
+import type { Running, ServerStatus } from './status.js';
 
 const CHECK = 'warpsmith.check';
 /** A server that does not end by then is left to its own watch over us. */
 const STOP_LIMIT_MS = 2_000;
+const NOTIFICATION_INTERVAL_MS = 200;
 
 const serverStatus = new NotificationType<ServerStatus>('experimental/serverStatus');
 
@@ -148,10 +149,14 @@ export class Session {
       const cancelled = cancellation.onCancellationRequested(() => {
         void this.client.sendNotification(WorkDoneProgressCancelNotification.type, { token });
       });
+      let shown = 0;
       const timer = setInterval(() => {
         const running = this.running.get(token);
-        if (running) progress.report({ message: progressText({ ...running, title: '' }).replace(/^: /, '') });
-      }, 200);
+        if (!running) return;
+        const percentage = running.percentage ?? shown;
+        progress.report({ message: running.message ?? '', increment: percentage - shown });
+        shown = percentage;
+      }, NOTIFICATION_INTERVAL_MS);
       await ended;
       clearInterval(timer);
       cancelled.dispose();

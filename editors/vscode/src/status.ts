@@ -107,7 +107,7 @@ function plain(icon: string, tooltip: string, words?: string): View {
 }
 
 /** `check softmax.py: 3/14 M=127 N=1000 · f16` */
-export function progressText(running: Running): string {
+function progressText(running: Running): string {
   return running.message ? `${running.title}: ${running.message}` : running.title;
 }
 
