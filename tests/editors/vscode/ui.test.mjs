@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, test } from 'node:test';
 
 import { Window, browser, eventually, install } from './vscode.mjs';
 
@@ -47,6 +47,7 @@ describe('a softmax', () => {
     window = await open({ 'softmax.py': wrong, 'other.py': right, 'plain.py': 'print("no kernel")\n' });
   });
   after(() => window?.close());
+  afterEach((context) => window?.picture(`after ${context.name}`));
 
   test('opened, it has a lens at the kernel, and nothing is judged', async () => {
     await window.lens('▶ check').waitFor();
@@ -114,8 +115,10 @@ describe('a softmax', () => {
   });
 
   test('a click on a lens checks', async () => {
-    await window.lens('✓').click();
-    await window.lens('⟳').waitFor();
+    await eventually(async () => {
+      await window.lens('✓').click({ timeout: 3000 });
+      await window.lens('⟳').waitFor({ timeout: 3000 });
+    });
     await window.lens('✓').waitFor();
     await window.awaitStatus('warpsmith: passed');
   });
@@ -168,6 +171,7 @@ describe('a workspace that is not trusted', () => {
     window = await open({ 'softmax.py': wrong }, { settings });
   });
   after(() => window?.close());
+  afterEach((context) => window?.picture(`after ${context.name}`));
 
   test('has lenses, and neither a save nor a click runs anything', async () => {
     await window.lens('▶ check').waitFor();
@@ -175,8 +179,11 @@ describe('a workspace that is not trusted', () => {
     await window.goTo(1);
     await window.page.keyboard.type(' ');
     await window.save();
-    await window.lens('▶ check').click();
-    await window.page.locator('.notification-toast', { hasText: 'not trusted' }).waitFor();
+    // A lens that is drawn anew after the save takes no click.
+    await eventually(async () => {
+      await window.lens('▶ check').click({ timeout: 3000 });
+      await window.page.locator('.notification-toast', { hasText: 'not trusted' }).waitFor({ timeout: 3000 });
+    });
     await window.page.waitForTimeout(1500);
     assert.deepEqual([...new Set(await window.lenses())], ['▶ check']);
     assert.equal(await window.squiggles.count(), 0);

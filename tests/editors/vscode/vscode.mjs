@@ -110,7 +110,8 @@ export class Window {
 
   /** The lenses as they stand in the editor. */
   async lenses() {
-    return this.page.locator('.codelens-decoration').allInnerTexts();
+    const texts = await this.page.locator('.codelens-decoration').allInnerTexts();
+    return texts.map((text) => text.trim()).filter(Boolean);
   }
 
   lens(text) {
