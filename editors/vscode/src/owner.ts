@@ -125,13 +125,13 @@ export class Owner implements vscode.Disposable {
       statusChanged: (status) => this.change(session, () => (this.status = status)),
       runningChanged: (running) => this.change(session, () => (this.running = running)),
       kernelsChanged: (uri, kernels) => this.change(session, () => this.kernels.set(uri, kernels)),
-      stopped: () => this.change(session, () => (this.life = { kind: 'stopped' })),
+      started: () => this.change(session, () => (this.life = { kind: 'running', server })),
+      stopped: () => this.change(session, () => this.ended()),
       mayRun: () => this.mayRun(),
     });
     this.session = session;
     try {
       await session.start();
-      this.setLife({ kind: 'running', server });
     } catch (error) {
       this.session = undefined;
       await session.stop();
@@ -147,6 +147,12 @@ export class Owner implements vscode.Disposable {
     this.kernels.clear();
     await session?.stop();
     this.setLife({ kind: 'off' });
+  }
+
+  /** What it said holds no longer; the lenses stay until there are new ones. */
+  private ended(): void {
+    this.life = { kind: 'stopped' };
+    this.status = undefined;
   }
 
   private failed(problem: Problem): void {

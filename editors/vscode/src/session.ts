@@ -34,7 +34,8 @@ export interface Listener {
   /** The newest running check; `undefined` when none shows progress. */
   runningChanged(running: Running | undefined): void;
   kernelsChanged(uri: string, kernels: readonly Kernel[]): void;
-  /** The server ended, and is not started again by itself. */
+  /** The server runs: for the first time, or again after a crash, which the client mends a few times by itself. */
+  started(): void;
   stopped(): void;
   /** Whether code may be run; asks the user if not. */
   mayRun(): boolean;
@@ -72,9 +73,11 @@ export class Session {
       listener.statusChanged(status);
     });
     this.client.onDidChangeState(({ newState }) => {
+      if (this.isStopping) return;
+      if (newState === ClientState.Running) listener.started();
       if (newState !== ClientState.Stopped) return;
       this.forgetRunning();
-      if (!this.isStopping) listener.stopped();
+      listener.stopped();
     });
   }
 

@@ -46,6 +46,11 @@ function freePort() {
   });
 }
 
+function write(file, text) {
+  fs.mkdirSync(path.dirname(file), { recursive: true });
+  fs.writeFileSync(file, text);
+}
+
 const common = ['--accept-server-license-terms', '--telemetry-level', 'off'];
 
 /** Unpacks the vsix once for all servers. */
@@ -72,12 +77,8 @@ export class Window {
     const window = new Window();
     window.home = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'warpsmith-vscode-')));
     window.folder = path.join(window.home, 'project');
-    const write = (file, text) => {
-      fs.mkdirSync(path.dirname(file), { recursive: true });
-      fs.writeFileSync(file, text);
-    };
     write(path.join(window.home, 'data/User/settings.json'), JSON.stringify({ ...USER_SETTINGS, ...settings }));
-    write(path.join(window.home, 'data/Machine/settings.json'), JSON.stringify(machineSettings));
+    window.setMachine(machineSettings);
     for (const [name, text] of Object.entries(files)) write(path.join(window.folder, name), text);
 
     window.port = await freePort();
@@ -100,6 +101,11 @@ export class Window {
     return window;
   }
 
+  /** Sets the settings of the remote machine; VS Code sees the change of the file. */
+  setMachine(settings) {
+    write(path.join(this.home, 'data/Machine/settings.json'), JSON.stringify(settings));
+  }
+
   /** Loads the workbench with one file open. */
   async show(name) {
     const authority = `127.0.0.1:${this.port}`;
@@ -116,6 +122,14 @@ export class Window {
 
   lens(text) {
     return this.page.locator('.codelens-decoration', { hasText: text }).first();
+  }
+
+  /** Clicks on a lens until what it leads to is seen: one that is just drawn anew takes no click. */
+  async press(text, seen) {
+    await eventually(async () => {
+      await this.lens(text).click({ timeout: 3000 });
+      await seen({ timeout: 3000 });
+    });
   }
 
   get squiggles() {
@@ -175,7 +189,21 @@ export class Window {
   /** Keeps what is on the screen, where somebody asked for it. */
   async picture(name) {
     const folder = process.env.VSCODE_PICTURES;
-    if (folder) await this.page.screenshot({ path: path.join(folder, `${name}.png`) });
+    if (folder) await this.page.screenshot({ path: path.join(folder, `${name.replaceAll(/[^\w-]+/g, '-')}.png`) });
+  }
+
+  /** The processes of this window that run our program, by their ids. */
+  programs() {
+    const ours = (pid) => {
+      try {
+        const [program, verb] = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        const inherited = fs.readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+        return program.endsWith('/warpsmith') && verb === 'lsp' && inherited.includes(`HOME=${this.home}`);
+      } catch {
+        return false;
+      }
+    };
+    return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number).filter(ours);
   }
 
   async close() {
