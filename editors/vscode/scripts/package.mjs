@@ -40,16 +40,20 @@ if (withServer && target !== 'linux-x64') {
 rmSync(path.join(root, 'server'), { recursive: true, force: true });
 if (withServer) {
   const program = path.resolve(values.server ?? path.join(checkout, 'target/release/warpsmith'));
-  if (!existsSync(program)) fail(`${program} does not exist: run \`cargo build --release\` first, or give --server PATH`);
+  if (!existsSync(program))
+    fail(`${program} does not exist: run \`cargo build --release\` first, or give --server PATH`);
   const inside = path.join(root, 'server', target.startsWith('win32') ? 'warpsmith.exe' : 'warpsmith');
   mkdirSync(path.dirname(inside));
   copyFileSync(program, inside);
   chmodSync(inside, 0o755);
 }
-for (const name of ['LICENSE-MIT', 'LICENSE-APACHE']) copyFileSync(path.join(checkout, name), path.join(root, name));
+for (const name of ['LICENSE-MIT', 'LICENSE-APACHE'])
+  copyFileSync(path.join(checkout, name), path.join(root, name));
 await bundle();
 
-const out = path.resolve(values.out ?? path.join(root, withServer ? `warpsmith-${target}.vsix` : 'warpsmith.vsix'));
+const out = path.resolve(
+  values.out ?? path.join(root, withServer ? `warpsmith-${target}.vsix` : 'warpsmith.vsix'),
+);
 const vsce = createRequire(import.meta.url).resolve('@vscode/vsce/vsce');
 // The licence is two files, which vsce does not look for.
 const options = ['--no-dependencies', '--allow-missing-repository', '--skip-license', '--out', out];

@@ -19,7 +19,9 @@ export function registerCommands(owner: Owner): vscode.Disposable[] {
     setup: () => inTerminal(owner, 'setup', ['setup']),
     menu: () => showMenu(owner.state),
   };
-  return Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(`warpsmith.${name}`, run));
+  return Object.entries(commands).map(([name, run]) =>
+    vscode.commands.registerCommand(`warpsmith.${name}`, run),
+  );
 }
 
 /** The text in the editor is judged, saved or not. */
@@ -47,14 +49,17 @@ async function onServer(owner: Owner, command: string, ...parameters: unknown[])
   await owner.start();
   const { life } = owner.state;
   if (life.kind !== 'running') {
-    const why = life.kind === 'failed' ? life.problem.message : 'the server does not run; restart it, and see its log.';
+    const why =
+      life.kind === 'failed' ? life.problem.message : 'the server does not run; restart it, and see its log.';
     void vscode.window.showErrorMessage(`warpsmith: ${why}`);
     return;
   }
   try {
     await vscode.commands.executeCommand(command, ...parameters);
   } catch (error) {
-    void vscode.window.showErrorMessage(`warpsmith: ${error instanceof Error ? error.message : String(error)}`);
+    void vscode.window.showErrorMessage(
+      `warpsmith: ${error instanceof Error ? error.message : String(error)}`,
+    );
   }
 }
 
@@ -72,6 +77,8 @@ async function showLog(owner: Owner): Promise<void> {
 
 /** Runs the program in a terminal that stays open when it has ended. */
 async function inTerminal(owner: Owner, name: string, parameters: string[]): Promise<void> {
+  // The doctor starts the Python that it finds, which may be one of the folder.
+  if (!owner.mayRun()) return;
   const server = await owner.findServer();
   if ('kind' in server) {
     void vscode.window.showErrorMessage(`warpsmith: ${server.message}`);
@@ -85,7 +92,12 @@ async function inTerminal(owner: Owner, name: string, parameters: string[]): Pro
     new vscode.ProcessExecution(server.program, parameters),
     [],
   );
-  task.presentationOptions = { reveal: vscode.TaskRevealKind.Always, focus: name === 'setup', clear: true, showReuseMessage: false };
+  task.presentationOptions = {
+    reveal: vscode.TaskRevealKind.Always,
+    focus: name === 'setup',
+    clear: true,
+    showReuseMessage: false,
+  };
   await vscode.tasks.executeTask(task);
 }
 

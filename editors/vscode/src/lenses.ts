@@ -13,7 +13,8 @@ export type KernelState = 'wrong' | 'other' | 'unchecked' | 'passed';
 /** The part of a code lens that is read here. */
 export interface LensLike {
   readonly range: { readonly start: { readonly line: number } };
-  readonly command?: { readonly title: string; readonly command: string; readonly arguments?: unknown[] } | undefined;
+  readonly command?:
+    { readonly title: string; readonly command: string; readonly arguments?: unknown[] } | undefined;
 }
 
 /** What a title says, by its first sign. A pass of an older text is no pass of this one. */
@@ -40,7 +41,8 @@ export function kernelsOf(lenses: readonly LensLike[]): Kernel[] {
 }
 
 function nameIn(target: unknown): string | undefined {
-  const name = typeof target === 'object' && target !== null && 'kernel' in target ? target.kernel : undefined;
+  const name =
+    typeof target === 'object' && target !== null && 'kernel' in target ? target.kernel : undefined;
   return typeof name === 'string' ? name : undefined;
 }
 

@@ -97,7 +97,7 @@ export class Owner implements vscode.Disposable {
     if (vscode.workspace.isTrusted) return true;
     const manage = 'Manage Workspace Trust';
     void vscode.window
-      .showWarningMessage('warpsmith: a check runs the code of the file, and this workspace is not trusted.', manage)
+      .showWarningMessage('warpsmith: that would run code of this workspace, which is not trusted.', manage)
       .then((chosen) => chosen && vscode.commands.executeCommand('workbench.trust.manage'));
     return false;
   }
@@ -160,7 +160,8 @@ export class Owner implements vscode.Disposable {
     this.output.error(problem.message);
     const settings = 'Open Settings';
     void vscode.window.showErrorMessage(`warpsmith: ${problem.message}`, settings).then((chosen) => {
-      if (chosen) void vscode.commands.executeCommand('workbench.action.openSettings', 'warpsmith.server.path');
+      if (chosen)
+        void vscode.commands.executeCommand('workbench.action.openSettings', 'warpsmith.server.path');
     });
   }
 
@@ -196,5 +197,7 @@ export class Owner implements vscode.Disposable {
 }
 
 function concerns(document: vscode.TextDocument): boolean {
-  return document.languageId === 'python' && document.uri.scheme === 'file' && mentionsTriton(document.getText());
+  return (
+    document.languageId === 'python' && document.uri.scheme === 'file' && mentionsTriton(document.getText())
+  );
 }

@@ -38,17 +38,20 @@ export async function locate(places: Places): Promise<string | Problem> {
   if (places.setting) {
     const program = places.setting.replace(/^~(?=$|[\\/])/, homedir());
     if (await isExecutable(program)) return program;
-    return { kind: 'missing', message: `warpsmith.server.path names ${program}, which is no program that can be run.` };
+    return {
+      kind: 'missing',
+      message: `warpsmith.server.path names ${program}, which is no program that can be run.`,
+    };
   }
   const folders = (places.environment['PATH'] ?? '').split(path.delimiter).filter(path.isAbsolute);
   for (const folder of [path.join(places.extension, 'server'), ...folders]) {
     const program = path.join(folder, NAME);
     if (await isExecutable(program)) return program;
   }
-  return {
-    kind: 'missing',
-    message: 'The program warpsmith was found neither in the extension nor on the PATH. Build it with `cargo install --path .` in a checkout, or name it in warpsmith.server.path.',
-  };
+  const message =
+    'The program warpsmith was found neither in the extension nor on the PATH. Build it with ' +
+    '`cargo install --path .` in a checkout, or name it in warpsmith.server.path.';
+  return { kind: 'missing', message };
 }
 
 /** The server that may be started, or why there is none. */
@@ -61,13 +64,16 @@ export async function findServer(places: Places): Promise<Server | Problem> {
   }
   const version = parseVersion(output);
   if (!version) {
-    return { kind: 'broken', message: `${program} is not warpsmith: asked for its version it says "${firstLine(output)}".` };
+    return {
+      kind: 'broken',
+      message: `${program} is not warpsmith: asked for its version it says "${firstLine(output)}".`,
+    };
   }
   if (!isAtLeast(version, MINIMUM_SERVER)) {
-    return {
-      kind: 'too-old',
-      message: `${program} is version ${version.join('.')}; this extension needs ${MINIMUM_SERVER} or newer. Update it, or clear warpsmith.server.path.`,
-    };
+    const message =
+      `${program} is version ${version.join('.')}; this extension needs ${MINIMUM_SERVER} or newer. ` +
+      'Update it, or clear warpsmith.server.path.';
+    return { kind: 'too-old', message };
   }
   return { program, version: version.join('.') };
 }

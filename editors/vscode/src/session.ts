@@ -66,7 +66,12 @@ export class Session {
       progressOnInitialization: false,
       middleware: this.middleware(),
     };
-    this.client = new LanguageClient('warpsmith', 'warpsmith', { command: server.program, args: ['lsp'] }, clientOptions);
+    this.client = new LanguageClient(
+      'warpsmith',
+      'warpsmith',
+      { command: server.program, args: ['lsp'] },
+      clientOptions,
+    );
     this.client.registerFeature(statusFeature);
     this.client.onNotification(serverStatus, (status) => {
       if (status.quiescent) this.wasAsked = false;
@@ -122,7 +127,10 @@ export class Session {
     switch (value.kind) {
       case 'begin': {
         const running: Running = { title: value.title, message: value.message, percentage: value.percentage };
-        this.running.set(token, this.wasAsked ? { ...running, close: this.notify(token, value.title) } : running);
+        this.running.set(
+          token,
+          this.wasAsked ? { ...running, close: this.notify(token, value.title) } : running,
+        );
         this.wasAsked = false;
         break;
       }
@@ -147,7 +155,11 @@ export class Session {
     const ended = new Promise<void>((resolve) => {
       close = resolve;
     });
-    const options = { location: vscode.ProgressLocation.Notification, title: `warpsmith: ${title}`, cancellable: true };
+    const options = {
+      location: vscode.ProgressLocation.Notification,
+      title: `warpsmith: ${title}`,
+      cancellable: true,
+    };
     void vscode.window.withProgress(options, async (progress, cancellation) => {
       const cancelled = cancellation.onCancellationRequested(() => {
         void this.client.sendNotification(WorkDoneProgressCancelNotification.type, { token });

@@ -4,7 +4,10 @@
 export type Read = (name: string) => unknown;
 
 /** What goes to the server. Where code must not be run, no save starts a check, whatever is set. */
-export function initializationOptions(read: Read, isTrusted: boolean): Record<string, Record<string, unknown>> {
+export function initializationOptions(
+  read: Read,
+  isTrusted: boolean,
+): Record<string, Record<string, unknown>> {
   const options: Record<string, Record<string, unknown>> = {};
   for (const name of ['python.path', 'check.onSave', 'gpu.device', 'gpu.whenBusy']) {
     const value = read(name);

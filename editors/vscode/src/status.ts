@@ -53,9 +53,17 @@ function ofLife({ life }: State): View | undefined {
     case 'starting':
       return plain('$(loading~spin)', 'The server starts.');
     case 'stopped':
-      return { text: '$(error) warpsmith: server stopped', tooltip: 'The server has stopped. Restart it from the menu, and see its log.', level: 'error' };
+      return {
+        text: '$(error) warpsmith: server stopped',
+        tooltip: 'The server has stopped. Restart it from the menu, and see its log.',
+        level: 'error',
+      };
     case 'failed':
-      return { text: `$(error) warpsmith: ${PROBLEMS[life.problem.kind]}`, tooltip: life.problem.message, level: 'error' };
+      return {
+        text: `$(error) warpsmith: ${PROBLEMS[life.problem.kind]}`,
+        tooltip: life.problem.message,
+        level: 'error',
+      };
     case 'running':
       return undefined;
   }
@@ -63,20 +71,32 @@ function ofLife({ life }: State): View | undefined {
 
 function ofWork({ running, status }: State): View | undefined {
   if (running) return plain('$(loading~spin)', escaped(progressText(running)), shortProgress(running));
-  return status && !status.quiescent ? plain('$(loading~spin)', 'A check runs or waits.', 'checking') : undefined;
+  return status && !status.quiescent
+    ? plain('$(loading~spin)', 'A check runs or waits.', 'checking')
+    : undefined;
 }
 
 function ofObstacle({ isTrusted, status }: State): View | undefined {
   if (!isTrusted) {
-    return plain('$(workspace-untrusted)', 'Restricted Mode: a check would run the code of this folder, so none is run. Kernels are shown, not judged.', 'restricted');
+    return plain(
+      '$(workspace-untrusted)',
+      'Restricted Mode: a check would run the code of this folder, so none is run. Kernels are shown, not judged.',
+      'restricted',
+    );
   }
   if (!status || status.health === 'ok') return undefined;
   const tooltip = escaped(status.message ?? 'Kernels cannot be judged here. Run the doctor.');
-  return { text: '$(warning) warpsmith: could not run', tooltip, level: status.health === 'error' ? 'error' : 'warning' };
+  return {
+    text: '$(warning) warpsmith: could not run',
+    tooltip,
+    level: status.health === 'error' ? 'error' : 'warning',
+  };
 }
 
 function ofKernels({ kernels }: State): View {
-  const lines = kernels.map((kernel) => `- \`${kernel.name ?? `line ${kernel.line + 1}`}\` ${escaped(kernel.title)}`);
+  const lines = kernels.map(
+    (kernel) => `- \`${kernel.name ?? `line ${kernel.line + 1}`}\` ${escaped(kernel.title)}`,
+  );
   const tooltip = lines.length > 0 ? lines.join('\n') : 'No kernel in this file.';
   const state = worst(kernels);
   const count = kernels.filter((kernel) => kernel.state === state).length;

@@ -40,14 +40,23 @@ async function handshake(options) {
       await new Promise((resolve) => (wake = resolve));
     }
   };
-  send({ id: 1, method: 'initialize', params: { processId: null, capabilities: {}, initializationOptions: options } });
+  send({
+    id: 1,
+    method: 'initialize',
+    params: { processId: null, capabilities: {}, initializationOptions: options },
+  });
   const result = await answer(1);
   send({ method: 'initialized', params: {} });
   send({ id: 2, method: 'shutdown' });
   await answer(2);
   send({ method: 'exit' });
   await new Promise((resolve) => server.on('exit', resolve));
-  return { result, warnings: messages.filter((message) => message.method === 'window/showMessage').map((message) => message.params.message) };
+  return {
+    result,
+    warnings: messages
+      .filter((message) => message.method === 'window/showMessage')
+      .map((message) => message.params.message),
+  };
 }
 
 test('the server takes every value that the settings offer', async () => {
@@ -75,7 +84,10 @@ test('the server tells about a value that it does not take', async () => {
 test('no command of ours has the name of one of the server’s', async () => {
   const { result } = await handshake({});
   const theirs = result.capabilities.executeCommandProvider.commands;
-  assert.deepEqual(theirs.filter((name) => !['warpsmith.check', 'warpsmith.cancel'].includes(name)), []);
+  assert.deepEqual(
+    theirs.filter((name) => !['warpsmith.check', 'warpsmith.cancel'].includes(name)),
+    [],
+  );
   for (const { command } of manifest.contributes.commands) assert.ok(!theirs.includes(command), command);
 });
 
@@ -84,7 +96,8 @@ test('what names a program is a setting of the machine, and none of an untrusted
     assert.equal(properties[name].scope, 'machine');
     assert.ok(manifest.capabilities.untrustedWorkspaces.restrictedConfigurations.includes(name));
   }
-  for (const [name, property] of Object.entries(properties)) assert.ok(property.description ?? property.markdownDescription, name);
+  for (const [name, property] of Object.entries(properties))
+    assert.ok(property.description ?? property.markdownDescription, name);
 });
 
 test('the README names every setting', () => {
@@ -102,9 +115,26 @@ test('the lock file names no registry but the public one', () => {
 });
 
 test('the vsix holds the extension, the server and nothing else', () => {
-  const listed = execFileSync('python3', ['-m', 'zipfile', '-l', process.env.VSCODE_VSIX], { encoding: 'utf8' });
-  const names = listed.split('\n').slice(1, -1).map((line) => line.split(' ')[0]);
+  const listed = execFileSync('python3', ['-m', 'zipfile', '-l', process.env.VSCODE_VSIX], {
+    encoding: 'utf8',
+  });
+  const names = listed
+    .split('\n')
+    .slice(1, -1)
+    .map((line) => line.split(' ')[0]);
   const inside = names.filter((name) => name.startsWith('extension/')).sort();
-  const expected = ['LICENSE-APACHE', 'LICENSE-MIT', 'dist/extension.js', 'dist/session.js', 'icon.png', 'package.json', 'readme.md', 'server/warpsmith'];
-  assert.deepEqual(inside, expected.map((name) => `extension/${name}`));
+  const expected = [
+    'LICENSE-APACHE',
+    'LICENSE-MIT',
+    'dist/extension.js',
+    'dist/session.js',
+    'icon.png',
+    'package.json',
+    'readme.md',
+    'server/warpsmith',
+  ];
+  assert.deepEqual(
+    inside,
+    expected.map((name) => `extension/${name}`),
+  );
 });

@@ -1,4 +1,5 @@
-// From a wrong kernel to a right one in a real VS Code, with the real server inside the installed vsix, as a user sees it.
+// From a wrong kernel to a right one in a real VS Code, with the real server inside the installed vsix, as a user
+// sees it.
 //
 // VSCODE_VSIX names the package, WARPSMITH_PYTHON an interpreter with torch and Triton.
 
@@ -12,7 +13,10 @@ import { Window, browser, eventually, install } from './vscode.mjs';
 const checkout = path.resolve(import.meta.dirname, '../../..');
 // Without its long first comment the kernel stands on the first screen.
 const right = fs
-  .readFileSync(path.join(process.env.VSCODE_KERNELS ?? path.join(checkout, 'kernels/triton'), 'softmax.py'), 'utf8')
+  .readFileSync(
+    path.join(process.env.VSCODE_KERNELS ?? path.join(checkout, 'kernels/triton'), 'softmax.py'),
+    'utf8',
+  )
   .replace(/^"""[^]*?"""/, '"""Softmax over the last dimension."""');
 const MASK = ', mask=inside)';
 const bugLine = right.split('\n').findIndex((line) => line.includes('tl.store(') && line.endsWith(MASK)) + 1;
@@ -32,7 +36,8 @@ after(async () => {
   installed?.remove();
 });
 
-const open = (files, options = {}) => Window.open(chromium, { extensions: installed.extensions, files, ...options });
+const open = (files, options = {}) =>
+  Window.open(chromium, { extensions: installed.extensions, files, ...options });
 
 /** A program that says it is another version. */
 function stub(version) {
@@ -75,7 +80,10 @@ describe('a softmax', () => {
     await window.page.keyboard.press('Backspace');
     await window.page.keyboard.type(MASK);
     await window.lens('(stale)').waitFor();
-    assert.ok(!(await window.lenses()).some((title) => title.startsWith('✓')), 'not passed before it is checked');
+    assert.ok(
+      !(await window.lenses()).some((title) => title.startsWith('✓')),
+      'not passed before it is checked',
+    );
     await window.picture('3-stale');
   });
 
@@ -168,7 +176,11 @@ describe('a workspace that is not trusted', () => {
   const PATH = 'warpsmith.server.path';
   let window;
   before(async () => {
-    const settings = { 'security.workspace.trust.enabled': true, 'security.workspace.trust.startupPrompt': 'never', 'security.workspace.trust.banner': 'never' };
+    const settings = {
+      'security.workspace.trust.enabled': true,
+      'security.workspace.trust.startupPrompt': 'never',
+      'security.workspace.trust.banner': 'never',
+    };
     window = await open({ 'softmax.py': wrong }, { settings });
   });
   after(() => window?.close());
@@ -190,8 +202,13 @@ describe('a workspace that is not trusted', () => {
   });
 
   test('is judged once it is trusted', async () => {
-    await window.page.locator('.notification-toast .monaco-button', { hasText: 'Manage Workspace Trust' }).click();
-    await window.page.locator('.workspace-trust-buttons .monaco-button', { hasText: /^Trust/ }).first().click();
+    await window.page
+      .locator('.notification-toast .monaco-button', { hasText: 'Manage Workspace Trust' })
+      .click();
+    await window.page
+      .locator('.workspace-trust-buttons .monaco-button', { hasText: /^Trust/ })
+      .first()
+      .click();
     await window.status.waitFor({ state: 'hidden' });
     await window.openFile('softmax.py');
     await window.awaitStatus('warpsmith: not checked');

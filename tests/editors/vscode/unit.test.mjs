@@ -29,7 +29,12 @@ test('a file concerns us when it names Triton as a word', () => {
 
 describe('lenses', () => {
   test('a pass of an older text is no pass', () => {
-    const states = { '✗ wrong: race': 'wrong', '▶ check': 'unchecked', '⟳ checking 3/9': 'unchecked', '✓ torch ref · 9 cases': 'passed' };
+    const states = {
+      '✗ wrong: race': 'wrong',
+      '▶ check': 'unchecked',
+      '⟳ checking 3/9': 'unchecked',
+      '✓ torch ref · 9 cases': 'passed',
+    };
     for (const [title, state] of Object.entries(states)) assert.equal(stateOf(title), state);
     assert.equal(stateOf('✓ torch ref · 9 cases (stale)'), 'unchecked');
     assert.equal(stateOf('= HEAD · 9 cases'), 'other');
@@ -37,15 +42,32 @@ describe('lenses', () => {
   });
 
   test('kernels are read in the order of their lines, and only from ours', () => {
-    const kernels = kernelsOf([lens(9, '✓ b', 'second'), lens(2, '▶ check', 'first'), lens(1, 'Run', 'x', 'python.run')]);
-    assert.deepEqual(kernels.map((kernel) => [kernel.line, kernel.name, kernel.state]), [[2, 'first', 'unchecked'], [9, 'second', 'passed']]);
+    const kernels = kernelsOf([
+      lens(9, '✓ b', 'second'),
+      lens(2, '▶ check', 'first'),
+      lens(1, 'Run', 'x', 'python.run'),
+    ]);
+    assert.deepEqual(
+      kernels.map((kernel) => [kernel.line, kernel.name, kernel.state]),
+      [
+        [2, 'first', 'unchecked'],
+        [9, 'second', 'passed'],
+      ],
+    );
     assert.deepEqual(kernelsOf([{ range: { start: { line: 1 } } }]), []);
-    assert.equal(kernelsOf([{ ...lens(1, '▶ check'), command: { title: '▶ check', command: 'warpsmith.check' } }])[0].name, undefined);
+    assert.equal(
+      kernelsOf([{ ...lens(1, '▶ check'), command: { title: '▶ check', command: 'warpsmith.check' } }])[0]
+        .name,
+      undefined,
+    );
   });
 
   test('the kernel at the cursor is the last that begins at or above it', () => {
     const kernels = kernelsOf([lens(2, '▶ check', 'first'), lens(9, '▶ check', 'second')]);
-    assert.deepEqual([0, 2, 8, 9, 40].map((line) => kernelAt(kernels, line)?.name), [undefined, 'first', 'first', 'second', 'second']);
+    assert.deepEqual(
+      [0, 2, 8, 9, 40].map((line) => kernelAt(kernels, line)?.name),
+      [undefined, 'first', 'first', 'second', 'second'],
+    );
   });
 
   test('a file passed only if every kernel passed', () => {
@@ -61,11 +83,14 @@ describe('lenses', () => {
 describe('versions', () => {
   test('only warpsmith’s own words are a version', () => {
     assert.deepEqual(parseVersion('warpsmith 0.12.3\n'), [0, 12, 3]);
-    for (const other of ['', 'ruff 0.17.6', 'warpsmith', 'Usage: warpsmith 1.2.3']) assert.equal(parseVersion(other), undefined);
+    for (const other of ['', 'ruff 0.17.6', 'warpsmith', 'Usage: warpsmith 1.2.3'])
+      assert.equal(parseVersion(other), undefined);
   });
 
   test('are compared as numbers', () => {
-    assert.ok(isAtLeast([0, 10, 0], '0.9.9') && isAtLeast([1, 0, 0], '0.9.9') && isAtLeast([0, 1, 0], '0.1.0'));
+    assert.ok(
+      isAtLeast([0, 10, 0], '0.9.9') && isAtLeast([1, 0, 0], '0.9.9') && isAtLeast([0, 1, 0], '0.1.0'),
+    );
     assert.ok(!isAtLeast([0, 0, 9], '0.1.0') && !isAtLeast([0, 9, 9], '0.10.0'));
   });
 });
@@ -81,7 +106,8 @@ describe('the server', () => {
     fs.writeFileSync(file, `#!/bin/sh\n${script}\n`, { mode });
     return file;
   };
-  const find = (setting, environment = {}, extension = '/nowhere') => findServer({ setting, extension, environment });
+  const find = (setting, environment = {}, extension = '/nowhere') =>
+    findServer({ setting, extension, environment });
 
   test('of the setting is taken, and its version asked for', async () => {
     const file = program('good', 'echo warpsmith 0.3.1');
@@ -106,7 +132,10 @@ describe('the server', () => {
   });
 
   test('that is too old, fails or is another program is told apart', async () => {
-    assert.match((await find(program('old', 'echo warpsmith 0.0.9'))).message, /is version 0\.0\.9; this extension needs 0\.1\.0/);
+    assert.match(
+      (await find(program('old', 'echo warpsmith 0.0.9'))).message,
+      /is version 0\.0\.9; this extension needs 0\.1\.0/,
+    );
     const other = await find(program('other', 'echo hello'));
     assert.deepEqual([other.kind, /is not warpsmith.*"hello"/.test(other.message)], ['broken', true]);
     const failing = await find(program('failing', 'echo no libc >&2; exit 3'));
@@ -118,24 +147,46 @@ describe('settings', () => {
   const reader = (values) => (name) => values[name];
 
   test('go to the server in its own form, empty ones not at all', () => {
-    const values = { 'python.path': '', 'check.onSave': 'full', 'gpu.device': 'cuda:1', 'gpu.whenBusy': null };
-    assert.deepEqual(initializationOptions(reader(values), true), { check: { onSave: 'full' }, gpu: { device: 'cuda:1' } });
+    const values = {
+      'python.path': '',
+      'check.onSave': 'full',
+      'gpu.device': 'cuda:1',
+      'gpu.whenBusy': null,
+    };
+    assert.deepEqual(initializationOptions(reader(values), true), {
+      check: { onSave: 'full' },
+      gpu: { device: 'cuda:1' },
+    });
   });
 
   test('of a workspace that is not trusted start no check', () => {
-    assert.deepEqual(initializationOptions(reader({ 'check.onSave': 'full' }), false), { check: { onSave: 'off' } });
+    assert.deepEqual(initializationOptions(reader({ 'check.onSave': 'full' }), false), {
+      check: { onSave: 'off' },
+    });
     assert.deepEqual(initializationOptions(reader({}), false), { check: { onSave: 'off' } });
   });
 
   test('make the doctor look where the server looks', () => {
-    assert.deepEqual(doctorArguments(reader({ 'python.path': '/v/python' }), '/k.py'), ['doctor', '--python', '/v/python', '/k.py']);
+    assert.deepEqual(doctorArguments(reader({ 'python.path': '/v/python' }), '/k.py'), [
+      'doctor',
+      '--python',
+      '/v/python',
+      '/k.py',
+    ]);
     assert.deepEqual(doctorArguments(reader({ 'python.path': '' }), undefined), ['doctor']);
   });
 });
 
 describe('the status item', () => {
   const server = { program: '/w', version: '0.1.0' };
-  const state = (changes) => ({ life: { kind: 'running', server }, isTrusted: true, status: undefined, running: undefined, kernels: [], ...changes });
+  const state = (changes) => ({
+    life: { kind: 'running', server },
+    isTrusted: true,
+    status: undefined,
+    running: undefined,
+    kernels: [],
+    ...changes,
+  });
   const kernels = (...titles) => kernelsOf(titles.map((title, line) => lens(line, title, `k${line}`)));
   const text = (changes) => view(state(changes)).text;
 
@@ -151,21 +202,41 @@ describe('the status item', () => {
   test('says what runs, with a count or a percentage', () => {
     const running = { title: 'check k.py', message: '3/14 · M=1 · f16', percentage: 21 };
     assert.equal(text({ running }), '$(loading~spin) warpsmith: checking 3/14');
-    assert.equal(text({ running: { ...running, message: 'starting' } }), '$(loading~spin) warpsmith: checking 21%');
+    assert.equal(
+      text({ running: { ...running, message: 'starting' } }),
+      '$(loading~spin) warpsmith: checking 21%',
+    );
     assert.equal(text({ status: { health: 'ok', quiescent: false } }), '$(loading~spin) warpsmith: checking');
-    assert.equal(text({ status: { health: 'ok', quiescent: true }, kernels: kernels('✓ a') }), '$(check) warpsmith: passed');
+    assert.equal(
+      text({ status: { health: 'ok', quiescent: true }, kernels: kernels('✓ a') }),
+      '$(check) warpsmith: passed',
+    );
   });
 
   test('says why nothing is judged, and never passed then', () => {
     const passed = kernels('✓ a');
-    const could = view(state({ kernels: passed, status: { health: 'warning', quiescent: true, message: 'could not run: torch is missing' } }));
+    const could = view(
+      state({
+        kernels: passed,
+        status: { health: 'warning', quiescent: true, message: 'could not run: torch is missing' },
+      }),
+    );
     assert.deepEqual([could.text, could.level], ['$(warning) warpsmith: could not run', 'warning']);
     assert.match(could.tooltip, /torch is missing/);
     assert.match(text({ kernels: passed, isTrusted: false }), /restricted/);
     assert.match(text({ kernels: passed, life: { kind: 'stopped' } }), /server stopped/);
-    for (const [kind, words] of [['missing', 'server missing'], ['too-old', 'server too old'], ['broken', 'server does not start']]) {
-      const failed = view(state({ kernels: passed, life: { kind: 'failed', problem: { kind, message: 'why' } } }));
-      assert.deepEqual([failed.text, failed.tooltip, failed.level], [`$(error) warpsmith: ${words}`, 'why', 'error']);
+    for (const [kind, words] of [
+      ['missing', 'server missing'],
+      ['too-old', 'server too old'],
+      ['broken', 'server does not start'],
+    ]) {
+      const failed = view(
+        state({ kernels: passed, life: { kind: 'failed', problem: { kind, message: 'why' } } }),
+      );
+      assert.deepEqual(
+        [failed.text, failed.tooltip, failed.level],
+        [`$(error) warpsmith: ${words}`, 'why', 'error'],
+      );
     }
   });
 
@@ -180,7 +251,10 @@ test('the newest file of the log folder is shown', async () => {
   const logs = path.join(folder, 'warpsmith/log');
   assert.equal(await newestLog({ XDG_STATE_HOME: folder }), undefined);
   fs.mkdirSync(path.join(logs, 'folder'), { recursive: true });
-  for (const [name, changedS] of [['new.log', 2_000], ['old.log', 1_000]]) {
+  for (const [name, changedS] of [
+    ['new.log', 2_000],
+    ['old.log', 1_000],
+  ]) {
     fs.writeFileSync(path.join(logs, name), '');
     fs.utimesSync(path.join(logs, name), changedS, changedS);
   }

@@ -1,5 +1,5 @@
-// A real VS Code in a headless browser: the server of code-server's npm package without its own front end, with our vsix
-// installed, driven by Playwright.
+// A real VS Code in a headless browser: the server of code-server's npm package without its own front end, with
+// our vsix installed, driven by Playwright.
 //
 // VSCODE_NODE, VSCODE_MAIN and VSCODE_CHROMIUM name node, VS Code's server-main.js and the browser.
 
@@ -56,15 +56,38 @@ const common = ['--accept-server-license-terms', '--telemetry-level', 'off'];
 /** Unpacks the vsix once for all servers. */
 export function install(vsix) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'warpsmith-vscode-ext-'));
-  const places = ['--extensions-dir', path.join(folder, 'ext'), '--server-data-dir', folder, '--user-data-dir', path.join(folder, 'data')];
+  const places = [
+    '--extensions-dir',
+    path.join(folder, 'ext'),
+    '--server-data-dir',
+    folder,
+    '--user-data-dir',
+    path.join(folder, 'data'),
+  ];
   const options = { env: { ...process.env, HOME: folder, EXTENSIONS_GALLERY: '{}' }, stdio: 'pipe' };
-  execFileSync(process.env.VSCODE_NODE, [process.env.VSCODE_MAIN, ...common, ...places, '--install-extension', vsix], options);
-  return { extensions: path.join(folder, 'ext'), remove: () => fs.rmSync(folder, { recursive: true, force: true }) };
+  execFileSync(
+    process.env.VSCODE_NODE,
+    [process.env.VSCODE_MAIN, ...common, ...places, '--install-extension', vsix],
+    options,
+  );
+  return {
+    extensions: path.join(folder, 'ext'),
+    remove: () => fs.rmSync(folder, { recursive: true, force: true }),
+  };
 }
 
 export async function browser() {
-  const quiet = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'];
-  return chromium.launch({ executablePath: process.env.VSCODE_CHROMIUM, args: [...quiet, '--disable-component-update', '--disable-sync'] });
+  const quiet = [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+  ];
+  return chromium.launch({
+    executablePath: process.env.VSCODE_CHROMIUM,
+    args: [...quiet, '--disable-component-update', '--disable-sync'],
+  });
 }
 
 /** One window on a folder of its own. */
@@ -77,21 +100,46 @@ export class Window {
     const window = new Window();
     window.home = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'warpsmith-vscode-')));
     window.folder = path.join(window.home, 'project');
-    write(path.join(window.home, 'data/User/settings.json'), JSON.stringify({ ...USER_SETTINGS, ...settings }));
+    write(
+      path.join(window.home, 'data/User/settings.json'),
+      JSON.stringify({ ...USER_SETTINGS, ...settings }),
+    );
     window.setMachine(machineSettings);
     for (const [name, text] of Object.entries(files)) write(path.join(window.folder, name), text);
 
     window.port = await freePort();
-    const places = ['--extensions-dir', extensions, '--server-data-dir', window.home, '--user-data-dir', path.join(window.home, 'data')];
-    const listen = ['--host', '127.0.0.1', '--port', String(window.port), '--without-connection-token', '--reconnection-grace-time', '1'];
+    const places = [
+      '--extensions-dir',
+      extensions,
+      '--server-data-dir',
+      window.home,
+      '--user-data-dir',
+      path.join(window.home, 'data'),
+    ];
+    const listen = [
+      '--host',
+      '127.0.0.1',
+      '--port',
+      String(window.port),
+      '--without-connection-token',
+      '--reconnection-grace-time',
+      '1',
+    ];
     // In a process group of its own, so that the end of it ends the extension host too.
-    window.server = spawn(process.env.VSCODE_NODE, [process.env.VSCODE_MAIN, ...common, ...places, ...listen], {
-      env: { ...process.env, HOME: window.home, EXTENSIONS_GALLERY: '{}', ...environment },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      detached: true,
-    });
+    window.server = spawn(
+      process.env.VSCODE_NODE,
+      [process.env.VSCODE_MAIN, ...common, ...places, ...listen],
+      {
+        env: { ...process.env, HOME: window.home, EXTENSIONS_GALLERY: '{}', ...environment },
+        stdio: ['ignore', 'pipe', 'pipe'],
+        detached: true,
+      },
+    );
     await new Promise((resolve, reject) => {
-      window.server.stdout.on('data', (text) => String(text).includes('Extension host agent listening') && resolve());
+      window.server.stdout.on(
+        'data',
+        (text) => String(text).includes('Extension host agent listening') && resolve(),
+      );
       window.server.on('exit', (status) => reject(new Error(`VS Code's server ended with status ${status}`)));
     });
     window.context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -109,7 +157,9 @@ export class Window {
   /** Loads the workbench with one file open. */
   async show(name) {
     const authority = `127.0.0.1:${this.port}`;
-    const payload = JSON.stringify([['openFile', `vscode-remote://${authority}${path.join(this.folder, name)}`]]);
+    const payload = JSON.stringify([
+      ['openFile', `vscode-remote://${authority}${path.join(this.folder, name)}`],
+    ]);
     await this.page.goto(`http://${authority}/?folder=${this.folder}&payload=${encodeURIComponent(payload)}`);
     await this.page.locator('.monaco-editor .view-line').first().waitFor();
   }
@@ -163,7 +213,9 @@ export class Window {
       const input = this.page.locator('.quick-input-widget input').first();
       await input.waitFor({ timeout: 2000 });
       await input.fill(`>${title}`);
-      await this.page.locator('.quick-input-list .monaco-list-row.focused', { hasText: title }).waitFor({ timeout: 3000 });
+      await this.page
+        .locator('.quick-input-list .monaco-list-row.focused', { hasText: title })
+        .waitFor({ timeout: 3000 });
     });
     await this.page.keyboard.press('Enter');
   }
@@ -175,7 +227,9 @@ export class Window {
       const input = this.page.locator('.quick-input-widget input').first();
       await input.waitFor({ timeout: 2000 });
       await input.fill(name);
-      await this.page.locator('.quick-input-list .monaco-list-row.focused', { hasText: name }).waitFor({ timeout: 3000 });
+      await this.page
+        .locator('.quick-input-list .monaco-list-row.focused', { hasText: name })
+        .waitFor({ timeout: 3000 });
     });
     await this.page.keyboard.press('Enter');
     await this.page.locator('.tab.active', { hasText: name }).waitFor();
@@ -189,7 +243,8 @@ export class Window {
   /** Keeps what is on the screen, where somebody asked for it. */
   async picture(name) {
     const folder = process.env.VSCODE_PICTURES;
-    if (folder) await this.page.screenshot({ path: path.join(folder, `${name.replaceAll(/[^\w-]+/g, '-')}.png`) });
+    if (folder)
+      await this.page.screenshot({ path: path.join(folder, `${name.replaceAll(/[^\w-]+/g, '-')}.png`) });
   }
 
   /** The processes of this window that run our program, by their ids. */
@@ -203,7 +258,11 @@ export class Window {
         return false;
       }
     };
-    return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number).filter(ours);
+    return fs
+      .readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number)
+      .filter(ours);
   }
 
   async close() {
