@@ -126,6 +126,7 @@ test('the vsix holds the extension, the server and nothing else', () => {
   const expected = [
     'LICENSE-APACHE',
     'LICENSE-MIT',
+    'dist/LICENSES.txt',
     'dist/extension.js',
     'dist/session.js',
     'icon.png',
