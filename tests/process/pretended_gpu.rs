@@ -357,10 +357,12 @@ fn a_save_while_another_times() {
     server.open_and_save(&file, &text);
     let ada = format!("ada (process {})", std::process::id());
     let waiting = format!("waiting for cuda:0, which {ada} times on");
-    server.wait_for(|message| {
+    let is_waiting = |message: &Value| {
         let told = &message["params"]["value"]["message"];
         told.as_str().is_some_and(|told| told.contains(&waiting))
-    });
+    };
+    let told = server.wait_for(|message| is_waiting(message) || is_end(message));
+    assert!(is_waiting(&told), "{told} {}", machine.sandbox.log());
     server.wait_for(is_end);
     let told = hover(&mut server, &file, &text);
     assert!(told.contains(&format!("s {ada} still has the GPU for timing")), "{told}");

@@ -84,7 +84,7 @@ def open_context():
     if FAULT == "unusable":
         from warpsmith_worker.cuda_driver import DeviceUnavailable
 
-        raise DeviceUnavailable("device-unusable", "PyTorch cannot use the GPU: no kernel image. Install another")
+        raise DeviceUnavailable("device-unusable", "PyTorch cannot use the GPU: no kernel image. Get another")
     return FakeDriver()
 
 
