@@ -238,6 +238,8 @@ impl Printer {
                 CheckEvent::CaseStarted { label, .. } => self.message(label),
                 CheckEvent::CaseProgress { .. } => {}
                 CheckEvent::CaseFinished { record, .. } => self.finished(&record)?,
+                // The row that stands there already says what the GPU said.
+                CheckEvent::CaseRejudged { record } => self.row(&record)?,
             }
         }
         if let Some(bar) = &self.bar {
@@ -281,6 +283,10 @@ impl Printer {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
+        self.row(record)
+    }
+
+    fn row(&mut self, record: &CaseRecord) -> Result<()> {
         if self.json {
             return Ok(());
         }

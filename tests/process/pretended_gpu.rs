@@ -231,16 +231,23 @@ fn a_time_on_a_mig_instance() {
     }
 }
 
-/// With another process on the card a kernel is judged and not timed.
+/// With another process on the card a kernel is judged and not timed. A case that the interpreter beside finds wrong
+/// has a row of its own for that.
 #[test]
 fn a_busy_card() {
     let Some(machine) = Machine::or_skip("a_busy_card") else { return };
     let file = machine.silu("right", &[("M=3,5,9", "M=3")]).display().to_string();
     let stranger = Stranger::start();
     machine.nvml(&format!("process {} 40\nutilization 40\n", stranger.0.id()));
-    let busy = machine.sandbox.run(&["check", "--no-setup", "--device", "cuda:0", &file]);
+    let reads_behind = [("M=3,5,9", "M=3"), ("tl.load(x + at, mask=at < n, other=0.0)", "tl.load(x + at)")];
+    let reads_behind = machine.silu("reads_behind", &reads_behind).display().to_string();
+    let busy = machine.sandbox.run(&["check", "--no-setup", "--device", "cuda:0", &reads_behind, &file]);
     let told = String::from_utf8(busy.stdout).expect("UTF-8");
-    assert_eq!(busy.status.code(), Some(0), "{told}");
+    assert_eq!(busy.status.code(), Some(1), "{told}");
+    let smoke: Vec<&str> = told.lines().filter(|line| line.starts_with("smoke       M=3")).collect();
+    let is_rejudged =
+        smoke[0].contains("✓ passed") && smoke[1].contains("✗ wrong") && smoke[1].ends_with("out-of-bounds");
+    assert!(is_rejudged, "{told}");
     let mut lines = told.lines().rev();
     let why = format!("not timed: sleep (process {}) uses the GPU", stranger.0.id());
     assert_eq!(lines.next(), Some(&*why), "{told}");
