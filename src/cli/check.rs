@@ -238,6 +238,8 @@ impl Printer {
                 CheckEvent::CaseStarted { label, .. } => self.message(label),
                 CheckEvent::CaseProgress { .. } => {}
                 CheckEvent::CaseFinished { record, .. } => self.finished(&record)?,
+                // The row that stands there already says what the GPU said.
+                CheckEvent::CaseRejudged { record } => self.row(&record)?,
             }
         }
         if let Some(bar) = &self.bar {
@@ -281,6 +283,10 @@ impl Printer {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
+        self.row(record)
+    }
+
+    fn row(&mut self, record: &CaseRecord) -> Result<()> {
         if self.json {
             return Ok(());
         }
@@ -329,6 +335,10 @@ fn replay_command(file: &Path, seed: u64, args: &CheckArgs) -> String {
     }
     let dtypes: Vec<&str> = args.dtype.iter().map(|dtype| dtype.short()).collect();
     let stages: Vec<&str> = args.stage.iter().map(|stage| stage.name()).collect();
+    // Elsewhere other things are found.
+    if args.device != DeviceChoice::Auto {
+        command.push_str(&format!(" --device {}", args.device));
+    }
     for (option, values) in [("--dtype", dtypes), ("--stage", stages)] {
         if !values.is_empty() {
             command.push_str(&format!(" {option} {}", values.join(",")));
@@ -378,6 +388,8 @@ mod tests {
             ]),
             "warpsmith check k.py --kernel k --dtype f32,bf16 --stage smoke,sweep --seed 7"
         );
+        assert_eq!(replay(&["--device", "cpu", "k.py"]), "warpsmith check k.py --device cpu --seed 7");
+        assert_eq!(replay(&["--device", "cuda", "k.py"]), "warpsmith check k.py --device cuda:0 --seed 7");
     }
 
     #[test]

@@ -60,12 +60,14 @@ pub enum NoGpus {
     NoDriver,
     #[error("there is no NVIDIA driver here, and AMD GPUs are not supported yet")]
     Amd,
-    #[error("the NVIDIA driver is not loaded: {0}")]
+    #[error("the NVIDIA driver cannot be used: {0}")]
     NotLoaded(String),
     #[error("the NVIDIA driver does not answer: {0}")]
     NoAnswer(String),
     #[error("the NVIDIA driver knows no GPU")]
     NoGpu,
+    #[error("the NVIDIA driver knows of GPUs, but this process may open none of them")]
+    NotPermitted,
     #[error("CUDA_VISIBLE_DEVICES={0} shows none of the GPUs that are there")]
     Hidden(String),
     #[error("MIG is on, but there is no MIG instance that CUDA could run on")]
@@ -128,9 +130,11 @@ impl Gpus {
             Err(why) => return Self::none(why),
         };
         let gpus = visible.of(&cards);
+        // Then nothing could be seen, whatever the variable says.
+        let has_devices = cards.iter().any(|card| !card.is_mig_enabled || !card.instances.is_empty());
         let why_none = gpus.is_empty().then(|| match visible.as_written() {
-            Some(written) => NoGpus::Hidden(written.to_owned()),
-            None => NoGpus::NoInstance,
+            Some(written) if has_devices => NoGpus::Hidden(written.to_owned()),
+            _ => NoGpus::NoInstance,
         });
         Self { gpus, why_none }
     }
@@ -197,12 +201,14 @@ mod tests {
             why(&Fake::with_cards(0), None),
             why(&Fake::with_cards(1), Some("-1")),
             why(&mig, None),
+            why(&mig, Some("0")),
         ];
         insta::assert_snapshot!(said.join("\n"), @r"
         there is no NVIDIA driver here
-        the NVIDIA driver is not loaded: x
+        the NVIDIA driver cannot be used: x
         the NVIDIA driver knows no GPU
         CUDA_VISIBLE_DEVICES=-1 shows none of the GPUs that are there
+        MIG is on, but there is no MIG instance that CUDA could run on
         MIG is on, but there is no MIG instance that CUDA could run on
         ");
         assert!(Nobody(NoGpus::NoDriver).readings("GPU-0000").is_err());

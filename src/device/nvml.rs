@@ -78,7 +78,8 @@ impl Management for Nvml {
         // NVML counts cards that this group of processes may not open; CUDA does not. Leaving out any other would
         // give those after it a wrong number.
         let cards = cards.filter(|card| !matches!(card, Err(NvmlError::NoPermission)));
-        cards.collect::<Result<_, _>>().map_err(|error| why_not(&error))
+        let cards: Vec<Card> = cards.collect::<Result<_, _>>().map_err(|error| why_not(&error))?;
+        if cards.is_empty() && count > 0 { Err(NoGpus::NotPermitted) } else { Ok(cards) }
     }
 
     fn readings(&self, uuid: &str) -> Result<Readings, String> {

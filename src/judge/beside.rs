@@ -38,16 +38,17 @@ pub(super) fn plan_beside(definitions: &[&Definition], options: &CheckOptions, s
     plan
 }
 
-/// Adds what the interpreter saw to what the GPU found of the same cases.
-pub(super) fn merge(outcomes: &mut Outcomes, beside: Result<Outcomes, String>) {
+/// Adds what the interpreter saw to what the GPU found of the same cases; the cases that are wrong for it.
+pub(super) fn merge(outcomes: &mut Outcomes, beside: Result<Outcomes, String>) -> Vec<CaseRecord> {
     let beside = match beside {
         Ok(beside) => beside,
         Err(why) => {
             outcomes.not_run.push(NotRun::new(WHAT, format!("the interpreter could not look: {why}")));
-            return;
+            return Vec::new();
         }
     };
-    let (mut looked, mut seen_any, mut is_cut_short) = (0, false, false);
+    let (mut looked, mut is_cut_short) = (0, false);
+    let mut wrong = Vec::new();
     let mut obstacle = None;
     for mut record in beside.cases {
         let seen: Vec<Finding> = std::mem::take(&mut record.findings)
@@ -66,19 +67,19 @@ pub(super) fn merge(outcomes: &mut Outcomes, beside: Result<Outcomes, String>) {
         looked += usize::from(!record.launches.is_empty());
         // After such a smoke case the others are left out.
         is_cut_short |= record.case.stage == Stage::Smoke && record.verdict != Verdict::Passed;
-        seen_any |= !seen.is_empty();
         if !seen.is_empty() {
-            add(outcomes, CaseRecord { findings: seen, ..record });
+            wrong.push(add(outcomes, CaseRecord { findings: seen, ..record }));
         }
     }
     obstacle = obstacle.or_else(|| beside.findings.first().map(|finding| finding.message.clone()));
-    if looked == 0 || (is_cut_short && !seen_any) {
+    if looked == 0 || (is_cut_short && wrong.is_empty()) {
         let why = obstacle.unwrap_or_else(|| "none of its cases launched a kernel".to_owned());
         outcomes.not_run.push(NotRun::new(WHAT, format!("the interpreter could not look: {why}")));
     }
+    wrong
 }
 
-fn add(outcomes: &mut Outcomes, record: CaseRecord) {
+fn add(outcomes: &mut Outcomes, record: CaseRecord) -> CaseRecord {
     let is_same = |known: &&mut CaseRecord| {
         let key = |case: &Case| (case.stage, case.definition.clone(), case.label());
         key(&known.case) == key(&record.case)
@@ -87,8 +88,13 @@ fn add(outcomes: &mut Outcomes, record: CaseRecord) {
         Some(known) => {
             known.findings.splice(0..0, record.findings);
             known.verdict = Verdict::Wrong;
+            known.clone()
         }
-        None => outcomes.cases.push(CaseRecord { verdict: Verdict::Wrong, errors: Vec::new(), ..record }),
+        None => {
+            let record = CaseRecord { verdict: Verdict::Wrong, errors: Vec::new(), ..record };
+            outcomes.cases.push(record.clone());
+            record
+        }
     }
 }
 

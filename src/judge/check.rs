@@ -76,6 +76,10 @@ pub enum CheckEvent {
         index: usize,
         record: Arc<CaseRecord>,
     },
+    /// A case is wrong for what the interpreter saw beside a GPU, whatever was said of it before.
+    CaseRejudged {
+        record: Arc<CaseRecord>,
+    },
 }
 
 /// A future that can be stored.

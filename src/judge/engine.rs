@@ -285,7 +285,9 @@ impl Engine {
         };
         let (mut outcomes, beside) = tokio::join!(run.run(candidate, plan), beside);
         if let Some(beside) = beside {
-            beside::merge(&mut outcomes, beside);
+            for record in beside::merge(&mut outcomes, beside) {
+                let _ = events.send(CheckEvent::CaseRejudged { record: Arc::new(record) });
+            }
         }
         self.time(&run, (request, ready), &definitions, (&mut outcomes, &mut report)).await;
         run.close_reference().await;

@@ -262,6 +262,7 @@ impl GlobalState {
                     percentage(run, part),
                 );
             }
+            CheckEvent::CaseRejudged { .. } => {}
             CheckEvent::CaseFinished { record, .. } => {
                 run.done += 1;
                 let label = format!("{} · {}", count(run), record.case.label());

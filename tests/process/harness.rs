@@ -17,24 +17,31 @@ pub(crate) fn python_or_skip(test: &str) -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("WARPSMITH_PYTHON") {
         return Some(PathBuf::from(path));
     }
-    let note = format!("{test}: WARPSMITH_PYTHON is not set\n");
+    skip(test, "WARPSMITH_PYTHON is not set");
+    None
+}
+
+/// Counts a test as skipped, with the reason.
+pub(crate) fn skip(test: &str, why: &str) {
+    let note = format!("{test}: {why}\n");
     if let Some(list) = std::env::var_os("WARPSMITH_TEST_SKIPPED")
         && let Ok(mut file) = fs::OpenOptions::new().append(true).create(true).open(list)
     {
         let _ = file.write_all(note.as_bytes());
     }
     eprint!("skipped: {note}");
-    None
 }
 
 /// Folders of its own for each test, and a mark on all its processes.
 pub(crate) struct Sandbox {
     folder: TempDir,
     pub(crate) python: PathBuf,
+    /// Set for the binary and all that it starts.
+    pub(crate) variables: Vec<(&'static str, PathBuf)>,
     mark: String,
 }
 
-/// What one `warpsmith check --json` said.
+/// What one `warpsmith check --json` said of one file.
 pub(crate) struct Checked {
     pub(crate) exit: Option<i32>,
     pub(crate) cases: Vec<Value>,
@@ -46,7 +53,11 @@ impl Sandbox {
     pub(crate) fn new(python: PathBuf) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let mark = folder.path().display().to_string();
-        Self { folder, python, mark }
+        Self { folder, python, variables: Vec::new(), mark }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
@@ -63,6 +74,7 @@ impl Sandbox {
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
             .env("WARPSMITH_PYTHON", &self.python)
             .env("NO_COLOR", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env(MARK, &self.mark)
             .stdin(Stdio::null());
         command
@@ -79,6 +91,11 @@ impl Sandbox {
     }
 
     pub(crate) fn check(&self, file: &Path, options: &[&str]) -> Checked {
+        self.check_all(&[file.to_owned()], options).remove(0)
+    }
+
+    /// Several files in one process, so that they share its worker: what was said of each, in their order.
+    pub(crate) fn check_all(&self, files: &[PathBuf], options: &[&str]) -> Vec<Checked> {
         // The same shapes and values every time: what a test found, it finds again.
         let seed: &[&str] = if options.contains(&"--seed") { &[] } else { &["--seed", "7"] };
         let output = self
@@ -86,19 +103,29 @@ impl Sandbox {
             .args(["check", "--json", "--no-setup"])
             .args(seed)
             .args(options)
-            .arg(file)
+            .args(files)
             .output()
             .expect("the binary runs");
         let stdout = String::from_utf8(output.stdout).expect("JSON is UTF-8");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let mut lines: Vec<Value> = stdout
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-            .collect();
-        let summary = lines.pop().unwrap_or_else(|| panic!("no summary; stderr: {stderr}"));
-        assert_eq!(summary["schema"], "warpsmith.summary/1");
-        assert!(lines.iter().all(|line| line["schema"] == "warpsmith.case/1"));
-        Checked { exit: output.status.code(), cases: lines, summary, stderr }
+        let mut all: Vec<Checked> = Vec::new();
+        let mut cases = Vec::new();
+        for line in stdout.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            match line["schema"].as_str() {
+                Some("warpsmith.case/1") => cases.push(line),
+                Some("warpsmith.summary/1") => all.push(Checked {
+                    exit: output.status.code(),
+                    cases: std::mem::take(&mut cases),
+                    summary: line,
+                    stderr: stderr.clone(),
+                }),
+                other => panic!("a line of {other:?}"),
+            }
+        }
+        assert!(cases.is_empty(), "cases without a summary");
+        assert_eq!(all.len(), files.len(), "not one summary a file; stderr: {stderr}");
+        all
     }
 
     /// Process ids that carry this sandbox's mark.
@@ -128,6 +155,14 @@ impl Sandbox {
 impl Checked {
     pub(crate) fn verdict(&self) -> &str {
         self.summary["verdict"].as_str().unwrap_or("none")
+    }
+
+    /// `what (why)` of everything that was to be run and was not.
+    pub(crate) fn not_run(&self) -> Vec<String> {
+        let lines = self.summary["not_run"].as_array().into_iter().flatten();
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let wanted = lines.filter(|line| line["why"] != "not asked for");
+        wanted.map(|line| format!("{} ({})", word(&line["what"]), word(&line["why"]))).collect()
     }
 
     /// Codes of all findings, of the cases and of the whole check.

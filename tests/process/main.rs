@@ -15,6 +15,7 @@ mod kernelbench;
 mod life;
 mod markers;
 mod planted_bugs;
+mod pretended_gpu;
 mod project_file;
 mod reported_bugs;
 mod repro;

@@ -80,19 +80,35 @@ def _map(descriptor, size_bytes):
     return ctypes.addressof(ctypes.c_ubyte.from_buffer(mapping)), mapping
 
 
+def open_context():
+    if FAULT == "unusable":
+        from warpsmith_worker.cuda_driver import DeviceUnavailable
+
+        raise DeviceUnavailable("device-unusable", "PyTorch cannot use the GPU: no kernel image. Get another")
+    return FakeDriver()
+
+
 def pretend():
+    # As the zygote does it: with this variable there would be nothing to launch.
+    os.environ.pop("TRITON_INTERPRET", None)
     import torch
-    from warpsmith_worker import cuda_driver, event_clock, place
+    from warpsmith_worker import ceilings, cuda_driver, event_clock, place
 
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import fake_launch
     from host_clock import HostClock
+
+    fake_launch.pretend()
+    # What a CPU can do in a moment.
+    ceilings.CudaClock, ceilings.BANDWIDTH_BYTES, ceilings.MATRIX_SIDES = HostClock, (1 << 16, 1 << 18), (64,)
+    ceilings.Ceilings.__init__.__defaults__ = ("cpu",)
 
     event_clock.CudaClock = HostClock
     state = {"on": False}
     place.use_gpu = lambda: state.update(on=True)
     place.is_gpu = lambda: state["on"]
     place.generator_state = torch.get_rng_state
-    cuda_driver.open_context = FakeDriver
+    cuda_driver.open_context = open_context
     cuda_driver.describe_device = lambda name, visible: {
         "device": name,
         "name": "Fake",
