@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::ci::junit::Junit;
+use super::ci::{Format, JudgedFile, github};
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use super::{CANNOT_WRITE, EXIT_USAGE};
@@ -58,6 +60,9 @@ pub(super) struct CheckArgs {
     /// JSON lines on stdout: a record for each case, then a summary for each file.
     #[arg(long)]
     json: bool,
+    /// For CI: annotations of GitHub Actions, or one JUnit XML document; instead of the table.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<Format>,
     /// The Python interpreter to use instead of searching for one.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
@@ -67,6 +72,13 @@ pub(super) struct CheckArgs {
     /// Make the managed environment without asking, if it is needed.
     #[arg(long)]
     yes: bool,
+}
+
+impl CheckArgs {
+    /// Programs read the answer.
+    fn is_for_programs(&self) -> bool {
+        self.json || self.format.is_some()
+    }
 }
 
 pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
@@ -92,17 +104,19 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
+    let mut output = Output { args: &args, junit: Junit::default() };
     for (index, (file, request)) in args.files.iter().zip(requests).enumerate() {
-        if index > 0 && !args.json {
+        if index > 0 && !args.is_for_programs() {
             writeln!(io::stdout()).context(CANNOT_WRITE)?;
         }
         let verdict = match request {
-            Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
+            Ok(request) => check_file(&engine, request, file, &mut output, &cancel).await?,
             Err(error) => {
                 super::complain(&error);
-                if args.json {
+                if args.is_for_programs() {
                     let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
-                    print_report(file, file, &Report::ended_at_once(finding), &args)?;
+                    let judged = JudgedFile { path: file, shown: file, text: "" };
+                    output.report(judged, &Report::ended_at_once(finding))?;
                 }
                 Verdict::CouldNotRun
             }
@@ -112,6 +126,7 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
             break;
         }
     }
+    output.finish()?;
     engine.shut_down(Duration::from_secs(3)).await;
     Ok(ExitCode::from(if cancel.is_cancelled() { EXIT_INTERRUPTED } else { worst.exit_code() }))
 }
@@ -175,22 +190,23 @@ async fn check_file(
     engine: &Engine,
     request: CheckRequest,
     shown: &Path,
-    args: &CheckArgs,
+    output: &mut Output<'_>,
     cancel: &CancellationToken,
 ) -> Result<Verdict> {
     let (events, receiver) = mpsc::unbounded_channel();
-    let path = request.path.clone();
-    let printer = Printer::new(args.json, shown);
+    let (path, text) = (request.path.clone(), Arc::clone(&request.text));
+    let printer = Printer::new(output.args.is_for_programs(), shown);
     let (report, rows) =
         tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
-    print_report(&path, shown, &report, args)?;
+    output.report(JudgedFile { path: &path, shown, text: &text }, &report)?;
     Ok(report.verdict)
 }
 
 /// Shows a check while it runs: rows on stdout, the running case on a progress line on stderr.
 struct Printer {
-    json: bool,
+    /// No rows: programs read the answer.
+    is_silent: bool,
     style: Style,
     file: String,
     bar: Option<ProgressBar>,
@@ -202,7 +218,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(json: bool, file: &Path) -> Self {
+    fn new(is_silent: bool, file: &Path) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {pos}/{len}") {
@@ -211,7 +227,7 @@ impl Printer {
             bar
         });
         Self {
-            json,
+            is_silent,
             style: terminal_style(),
             file: file.display().to_string(),
             bar,
@@ -248,7 +264,7 @@ impl Printer {
 
     /// File, function and oracle, once for each function.
     fn heading(&mut self, label: Option<&str>) -> Result<()> {
-        if self.json || self.has_heading {
+        if self.is_silent || self.has_heading {
             return Ok(());
         }
         self.has_heading = true;
@@ -257,7 +273,7 @@ impl Printer {
     }
 
     fn function(&mut self, entry: Option<String>) -> Result<()> {
-        if self.function.is_some() && !self.json {
+        if self.function.is_some() && !self.is_silent {
             self.line("")?;
         }
         self.function = Some(entry.unwrap_or_else(|| "a comment".to_owned()));
@@ -267,7 +283,11 @@ impl Printer {
 
     fn function_judged(&mut self, report: &Report) -> Result<()> {
         self.heading(None)?;
-        if self.json { Ok(()) } else { self.line(&table::summary(Path::new(&self.file), report, self.style)) }
+        if self.is_silent {
+            Ok(())
+        } else {
+            self.line(&table::summary(Path::new(&self.file), report, self.style))
+        }
     }
 
     fn message(&self, message: String) {
@@ -281,7 +301,7 @@ impl Printer {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
-        if self.json {
+        if self.is_silent {
             return Ok(());
         }
         if !self.has_rows {
@@ -299,6 +319,44 @@ impl Printer {
         }
         .context(CANNOT_WRITE)
     }
+}
+
+/// Where reports go.
+struct Output<'a> {
+    args: &'a CheckArgs,
+    /// A JUnit report is one document for all files.
+    junit: Junit,
+}
+
+impl Output<'_> {
+    fn report(&mut self, file: JudgedFile<'_>, report: &Report) -> Result<()> {
+        match self.args.format {
+            Some(Format::Junit) => {
+                self.junit.add(file, report);
+                Ok(())
+            }
+            Some(Format::Github) => {
+                let workspace = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
+                print_lines(github::lines(file, report, workspace.as_deref()))
+            }
+            None => print_report(file.path, file.shown, report, self.args),
+        }
+    }
+
+    fn finish(&self) -> Result<()> {
+        if self.args.format != Some(Format::Junit) {
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(self.junit.document().as_bytes()).context(CANNOT_WRITE)?;
+        stdout.flush().context(CANNOT_WRITE)
+    }
+}
+
+fn print_lines(lines: Vec<String>) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    lines.iter().try_for_each(|line| writeln!(stdout, "{line}")).context(CANNOT_WRITE)?;
+    stdout.flush().context(CANNOT_WRITE)
 }
 
 fn print_report(path: &Path, shown: &Path, report: &Report, args: &CheckArgs) -> Result<()> {

@@ -4,6 +4,7 @@
 //! its stdout belongs to the protocol.
 
 mod check;
+mod ci;
 mod doctor;
 mod lsp;
 mod repro;
