@@ -16,6 +16,7 @@ use super::ci::junit::Junit;
 use super::ci::{Format, JudgedFile, github};
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
+use super::watch::{self, Checks, RestsOn};
 use super::{CANNOT_WRITE, EXIT_USAGE};
 use crate::device::{DeviceChoice, WhenBusy};
 use crate::judge::bench::{BaselineChoice, TimingChoice};
@@ -63,6 +64,9 @@ pub(super) struct CheckArgs {
     /// For CI: annotations of GitHub Actions, or one JUnit XML document; instead of the table.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
     format: Option<Format>,
+    /// Check again whenever a file, or one that says what is right, has other contents; until Ctrl-C.
+    #[arg(long, conflicts_with = "format")]
+    watch: bool,
     /// The Python interpreter to use instead of searching for one.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
@@ -90,17 +94,16 @@ pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
 }
 
 async fn check_files(args: CheckArgs) -> Result<ExitCode> {
+    if args.watch {
+        return watch_files(args).await;
+    }
     let requests: Vec<Result<CheckRequest>> =
         args.files.iter().map(|file| read_request(file, options(&args))).collect();
     if let Some(message) = unknown_everywhere(&requests, &args) {
         super::complain(&anyhow::Error::msg(message));
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    let engine = Engine::new(EngineOptions {
-        python: args.python.clone(),
-        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
-        dialogue: || Box::new(TerminalDialogue::new()),
-    });
+    let engine = engine(&args);
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
@@ -110,16 +113,8 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
             writeln!(io::stdout()).context(CANNOT_WRITE)?;
         }
         let verdict = match request {
-            Ok(request) => check_file(&engine, request, file, &mut output, &cancel).await?,
-            Err(error) => {
-                super::complain(&error);
-                if args.is_for_programs() {
-                    let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
-                    let judged = JudgedFile { path: file, shown: file, text: "" };
-                    output.report(judged, &Report::ended_at_once(finding))?;
-                }
-                Verdict::CouldNotRun
-            }
+            Ok(request) => check_file(&engine, request, file, &mut output, &cancel).await?.verdict,
+            Err(error) => output.unreadable(file, &error)?,
         };
         worst = worst.max(verdict);
         if cancel.is_cancelled() {
@@ -129,6 +124,54 @@ async fn check_files(args: CheckArgs) -> Result<ExitCode> {
     output.finish()?;
     engine.shut_down(Duration::from_secs(3)).await;
     Ok(ExitCode::from(if cancel.is_cancelled() { EXIT_INTERRUPTED } else { worst.exit_code() }))
+}
+
+fn engine(args: &CheckArgs) -> Engine {
+    Engine::new(EngineOptions {
+        python: args.python.clone(),
+        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
+        dialogue: || Box::new(TerminalDialogue::new()),
+    })
+}
+
+/// Checks again and again; only an interrupt ends it.
+async fn watch_files(args: CheckArgs) -> Result<ExitCode> {
+    let engine = engine(&args);
+    let cancel = CancellationToken::new();
+    tokio::spawn(cancel_on_interrupt(cancel.clone()));
+    let output = Output { args: &args, junit: Junit::default() };
+    let ended = watch::watch(&args.files, &mut Repeated { engine: &engine, output }, &cancel).await;
+    engine.shut_down(Duration::from_secs(3)).await;
+    ended.map(|()| ExitCode::from(EXIT_INTERRUPTED))
+}
+
+/// The checks of a watch, in one engine, whose worker stays warm.
+struct Repeated<'a> {
+    engine: &'a Engine,
+    output: Output<'a>,
+}
+
+impl Checks for Repeated<'_> {
+    async fn check(&mut self, file: usize, cancel: &CancellationToken) -> Result<RestsOn> {
+        let args = self.output.args;
+        let file = &args.files[file];
+        let request = match read_request(file, options(args)) {
+            Ok(request) => request,
+            Err(error) => {
+                self.output.unreadable(file, &error)?;
+                return Ok(RestsOn::new());
+            }
+        };
+        let report = check_file(self.engine, request, file, &mut self.output, cancel).await?;
+        let files = report.judgements().iter().flat_map(|part| &part.provenance.described_by);
+        // No hash was taken of what could not be read.
+        Ok(files.map(|(path, hash)| (path.clone(), blake3::Hash::from_hex(hash).ok())).collect())
+    }
+
+    fn say(&mut self, text: &str) {
+        // On stdout are results; `eprintln!` panics when stderr is closed.
+        let _ = writeln!(io::stderr(), "warpsmith: {text}");
+    }
 }
 
 /// What to complain of when no file has what `--kernel` names.
@@ -192,15 +235,18 @@ async fn check_file(
     shown: &Path,
     output: &mut Output<'_>,
     cancel: &CancellationToken,
-) -> Result<Verdict> {
+) -> Result<Report> {
     let (events, receiver) = mpsc::unbounded_channel();
     let (path, text) = (request.path.clone(), Arc::clone(&request.text));
     let printer = Printer::new(output.args.is_for_programs(), shown);
     let (report, rows) =
         tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
-    output.report(JudgedFile { path: &path, shown, text: &text }, &report)?;
-    Ok(report.verdict)
+    // In a watch this text is no longer the one that counts.
+    if !(output.args.watch && cancel.is_cancelled()) {
+        output.report(JudgedFile { path: &path, shown, text: &text }, &report)?;
+    }
+    Ok(report)
 }
 
 /// Shows a check while it runs: rows on stdout, the running case on a progress line on stderr.
@@ -341,6 +387,16 @@ impl Output<'_> {
             }
             None => print_report(file.path, file.shown, report, self.args),
         }
+    }
+
+    fn unreadable(&mut self, file: &Path, error: &anyhow::Error) -> Result<Verdict> {
+        super::complain(error);
+        if self.args.is_for_programs() {
+            let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
+            let judged = JudgedFile { path: file, shown: file, text: "" };
+            self.report(judged, &Report::ended_at_once(finding))?;
+        }
+        Ok(Verdict::CouldNotRun)
     }
 
     fn finish(&self) -> Result<()> {

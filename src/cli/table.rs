@@ -25,7 +25,7 @@ impl Style {
 }
 
 /// `against_head`: the same as before is no proof.
-fn mark(verdict: Verdict, against_head: bool) -> &'static str {
+pub(super) fn mark(verdict: Verdict, against_head: bool) -> &'static str {
     match verdict {
         Verdict::Passed if against_head => "=",
         Verdict::Passed => "✓",
