@@ -376,7 +376,7 @@ impl Checker for Engine {
     ) -> BoxFuture<'a, Report> {
         Box::pin(async move {
             // Both take a few milliseconds, which the check takes anyway.
-            if let Some(history) = self.history() {
+            if let Some(history) = self.history().filter(|_| request.path.is_file()) {
                 history.prepare();
             }
             let head = self.ask_head(&request.path);
