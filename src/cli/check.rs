@@ -12,8 +12,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::ci::junit::Junit;
+use super::ci::{Format, JudgedFile, github};
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
+use super::watch::{self, Checks, RestsOn};
 use super::{CANNOT_WRITE, EXIT_USAGE};
 use crate::device::{DeviceChoice, WhenBusy};
 use crate::judge::bench::{BaselineChoice, TimingChoice};
@@ -58,6 +61,12 @@ pub(super) struct CheckArgs {
     /// JSON lines on stdout: a record for each case, then a summary for each file.
     #[arg(long)]
     json: bool,
+    /// For CI: annotations of GitHub Actions, or one JUnit XML document; instead of the table.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<Format>,
+    /// Check again whenever a file, or one that says what is right, has other contents; until Ctrl-C.
+    #[arg(long, conflicts_with = "format")]
+    watch: bool,
     /// The Python interpreter to use instead of searching for one.
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
@@ -69,6 +78,13 @@ pub(super) struct CheckArgs {
     yes: bool,
 }
 
+impl CheckArgs {
+    /// Programs read the answer.
+    fn is_for_programs(&self) -> bool {
+        self.json || self.format.is_some()
+    }
+}
+
 pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let code = runtime.block_on(check_files(args));
@@ -78,42 +94,84 @@ pub(super) fn run(args: CheckArgs) -> Result<ExitCode> {
 }
 
 async fn check_files(args: CheckArgs) -> Result<ExitCode> {
+    if args.watch {
+        return watch_files(args).await;
+    }
     let requests: Vec<Result<CheckRequest>> =
         args.files.iter().map(|file| read_request(file, options(&args))).collect();
     if let Some(message) = unknown_everywhere(&requests, &args) {
         super::complain(&anyhow::Error::msg(message));
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    let engine = Engine::new(EngineOptions {
-        python: args.python.clone(),
-        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
-        dialogue: || Box::new(TerminalDialogue::new()),
-    });
+    let engine = engine(&args);
     let cancel = CancellationToken::new();
     tokio::spawn(cancel_on_interrupt(cancel.clone()));
     let mut worst = Verdict::Passed;
+    let mut output = Output { args: &args, junit: Junit::default() };
     for (index, (file, request)) in args.files.iter().zip(requests).enumerate() {
-        if index > 0 && !args.json {
+        if index > 0 && !args.is_for_programs() {
             writeln!(io::stdout()).context(CANNOT_WRITE)?;
         }
         let verdict = match request {
-            Ok(request) => check_file(&engine, request, file, &args, &cancel).await?,
-            Err(error) => {
-                super::complain(&error);
-                if args.json {
-                    let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
-                    print_report(file, file, &Report::ended_at_once(finding), &args)?;
-                }
-                Verdict::CouldNotRun
-            }
+            Ok(request) => check_file(&engine, request, file, &mut output, &cancel).await?.verdict,
+            Err(error) => output.unreadable(file, &error)?,
         };
         worst = worst.max(verdict);
         if cancel.is_cancelled() {
             break;
         }
     }
+    output.finish()?;
     engine.shut_down(Duration::from_secs(3)).await;
     Ok(ExitCode::from(if cancel.is_cancelled() { EXIT_INTERRUPTED } else { worst.exit_code() }))
+}
+
+fn engine(args: &CheckArgs) -> Engine {
+    Engine::new(EngineOptions {
+        python: args.python.clone(),
+        environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
+        dialogue: || Box::new(TerminalDialogue::new()),
+    })
+}
+
+/// Checks again and again; only an interrupt ends it.
+async fn watch_files(args: CheckArgs) -> Result<ExitCode> {
+    let engine = engine(&args);
+    let cancel = CancellationToken::new();
+    tokio::spawn(cancel_on_interrupt(cancel.clone()));
+    let output = Output { args: &args, junit: Junit::default() };
+    let ended = watch::watch(&args.files, &mut Repeated { engine: &engine, output }, &cancel).await;
+    engine.shut_down(Duration::from_secs(3)).await;
+    ended.map(|()| ExitCode::from(EXIT_INTERRUPTED))
+}
+
+/// The checks of a watch, in one engine, whose worker stays warm.
+struct Repeated<'a> {
+    engine: &'a Engine,
+    output: Output<'a>,
+}
+
+impl Checks for Repeated<'_> {
+    async fn check(&mut self, file: usize, cancel: &CancellationToken) -> Result<RestsOn> {
+        let args = self.output.args;
+        let file = &args.files[file];
+        let request = match read_request(file, options(args)) {
+            Ok(request) => request,
+            Err(error) => {
+                self.output.unreadable(file, &error)?;
+                return Ok(RestsOn::new());
+            }
+        };
+        let report = check_file(self.engine, request, file, &mut self.output, cancel).await?;
+        let files = report.judgements().iter().flat_map(|part| &part.provenance.described_by);
+        // No hash was taken of what could not be read.
+        Ok(files.map(|(path, hash)| (path.clone(), blake3::Hash::from_hex(hash).ok())).collect())
+    }
+
+    fn say(&mut self, text: &str) {
+        // On stdout are results; `eprintln!` panics when stderr is closed.
+        let _ = writeln!(io::stderr(), "warpsmith: {text}");
+    }
 }
 
 /// What to complain of when no file has what `--kernel` names.
@@ -175,22 +233,26 @@ async fn check_file(
     engine: &Engine,
     request: CheckRequest,
     shown: &Path,
-    args: &CheckArgs,
+    output: &mut Output<'_>,
     cancel: &CancellationToken,
-) -> Result<Verdict> {
+) -> Result<Report> {
     let (events, receiver) = mpsc::unbounded_channel();
-    let path = request.path.clone();
-    let printer = Printer::new(args.json, shown);
+    let (path, text) = (request.path.clone(), Arc::clone(&request.text));
+    let printer = Printer::new(output.args.is_for_programs(), shown);
     let (report, rows) =
         tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
-    print_report(&path, shown, &report, args)?;
-    Ok(report.verdict)
+    // In a watch this text is no longer the one that counts.
+    if !(output.args.watch && cancel.is_cancelled()) {
+        output.report(JudgedFile { path: &path, shown, text: &text }, &report)?;
+    }
+    Ok(report)
 }
 
 /// Shows a check while it runs: rows on stdout, the running case on a progress line on stderr.
 struct Printer {
-    json: bool,
+    /// No rows: programs read the answer.
+    is_silent: bool,
     style: Style,
     file: String,
     bar: Option<ProgressBar>,
@@ -202,7 +264,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(json: bool, file: &Path) -> Self {
+    fn new(is_silent: bool, file: &Path) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {pos}/{len}") {
@@ -211,7 +273,7 @@ impl Printer {
             bar
         });
         Self {
-            json,
+            is_silent,
             style: terminal_style(),
             file: file.display().to_string(),
             bar,
@@ -250,7 +312,7 @@ impl Printer {
 
     /// File, function and oracle, once for each function.
     fn heading(&mut self, label: Option<&str>) -> Result<()> {
-        if self.json || self.has_heading {
+        if self.is_silent || self.has_heading {
             return Ok(());
         }
         self.has_heading = true;
@@ -259,7 +321,7 @@ impl Printer {
     }
 
     fn function(&mut self, entry: Option<String>) -> Result<()> {
-        if self.function.is_some() && !self.json {
+        if self.function.is_some() && !self.is_silent {
             self.line("")?;
         }
         self.function = Some(entry.unwrap_or_else(|| "a comment".to_owned()));
@@ -269,7 +331,11 @@ impl Printer {
 
     fn function_judged(&mut self, report: &Report) -> Result<()> {
         self.heading(None)?;
-        if self.json { Ok(()) } else { self.line(&table::summary(Path::new(&self.file), report, self.style)) }
+        if self.is_silent {
+            Ok(())
+        } else {
+            self.line(&table::summary(Path::new(&self.file), report, self.style))
+        }
     }
 
     fn message(&self, message: String) {
@@ -287,7 +353,7 @@ impl Printer {
     }
 
     fn row(&mut self, record: &CaseRecord) -> Result<()> {
-        if self.json {
+        if self.is_silent {
             return Ok(());
         }
         if !self.has_rows {
@@ -305,6 +371,54 @@ impl Printer {
         }
         .context(CANNOT_WRITE)
     }
+}
+
+/// Where reports go.
+struct Output<'a> {
+    args: &'a CheckArgs,
+    /// A JUnit report is one document for all files.
+    junit: Junit,
+}
+
+impl Output<'_> {
+    fn report(&mut self, file: JudgedFile<'_>, report: &Report) -> Result<()> {
+        match self.args.format {
+            Some(Format::Junit) => {
+                self.junit.add(file, report);
+                Ok(())
+            }
+            Some(Format::Github) => {
+                let workspace = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
+                print_lines(github::lines(file, report, workspace.as_deref()))
+            }
+            None => print_report(file.path, file.shown, report, self.args),
+        }
+    }
+
+    fn unreadable(&mut self, file: &Path, error: &anyhow::Error) -> Result<Verdict> {
+        super::complain(error);
+        if self.args.is_for_programs() {
+            let finding = Finding::plain(Code::UnreadableFile, format!("{error:#}"));
+            let judged = JudgedFile { path: file, shown: file, text: "" };
+            self.report(judged, &Report::ended_at_once(finding))?;
+        }
+        Ok(Verdict::CouldNotRun)
+    }
+
+    fn finish(&self) -> Result<()> {
+        if self.args.format != Some(Format::Junit) {
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(self.junit.document().as_bytes()).context(CANNOT_WRITE)?;
+        stdout.flush().context(CANNOT_WRITE)
+    }
+}
+
+fn print_lines(lines: Vec<String>) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    lines.iter().try_for_each(|line| writeln!(stdout, "{line}")).context(CANNOT_WRITE)?;
+    stdout.flush().context(CANNOT_WRITE)
 }
 
 fn print_report(path: &Path, shown: &Path, report: &Report, args: &CheckArgs) -> Result<()> {

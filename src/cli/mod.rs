@@ -4,11 +4,14 @@
 //! its stdout belongs to the protocol.
 
 mod check;
+mod ci;
 mod doctor;
+mod history;
 mod lsp;
 mod repro;
 mod setup;
 mod table;
+mod watch;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -35,6 +38,8 @@ enum Verb {
     Check(check::CheckArgs),
     /// Write a failing case down as one Python file that needs nothing of ours.
     Repro(repro::ReproArgs),
+    /// Show what was judged before, the newest first, and what changed.
+    History(history::HistoryArgs),
     /// Make (or remove) the Python environment that warpsmith manages.
     Setup(setup::SetupArgs),
     /// Say what was found on this machine, what is missing, and how to get it.
@@ -57,6 +62,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.verb {
         Verb::Check(args) => check::run(args),
         Verb::Repro(args) => repro::run(&args),
+        Verb::History(args) => history::run(&args),
         Verb::Setup(args) => setup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),

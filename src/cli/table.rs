@@ -25,7 +25,7 @@ impl Style {
 }
 
 /// `against_head`: the same as before is no proof.
-fn mark(verdict: Verdict, against_head: bool) -> &'static str {
+pub(super) fn mark(verdict: Verdict, against_head: bool) -> &'static str {
     match verdict {
         Verdict::Passed if against_head => "=",
         Verdict::Passed => "✓",
@@ -135,16 +135,16 @@ fn times(report: &Report) -> Vec<String> {
     lines
 }
 
-struct Group<'a> {
-    finding: &'a Finding,
+pub(super) struct Group<'a> {
+    pub(super) finding: &'a Finding,
     /// The first case that showed it, the last one, and how many there are besides the first.
-    first: Option<&'a CaseRecord>,
+    pub(super) first: Option<&'a CaseRecord>,
     last: Option<&'a CaseRecord>,
-    more: usize,
+    pub(super) more: usize,
 }
 
 /// The same finding in many cases is told once.
-fn grouped(report: &Report) -> Vec<Group<'_>> {
+pub(super) fn grouped(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> =
         report.findings.iter().map(|finding| Group { finding, first: None, last: None, more: 0 }).collect();
     for record in &report.cases {
@@ -232,7 +232,7 @@ fn stage_table(report: &Report) -> String {
     text
 }
 
-fn last_line(report: &Report, style: Style) -> String {
+pub(super) fn last_line(report: &Report, style: Style) -> String {
     let against_head = report.judgements().iter().filter(|part| part.is_against_head()).count();
     // Some of it is the same as before and nothing more: no mark speaks for the whole.
     let is_mixed = report.compares_with_head() && !report.is_against_head();

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, TimingChoice};
@@ -28,9 +29,13 @@ use crate::oracle::{self, Described, Draft, Head, MissKind, Oracle, OracleMiss};
 use crate::runner::Supervisor;
 use crate::source::{self, Kernel, SourceModel};
 use crate::spec::Definition;
+use crate::store::History;
 use crate::toolchain::managed::{Dialogue, EnvironmentPolicy};
 use crate::toolchain::python::ProbeCache;
 use crate::toolchain::{AtHead, NoHead, Places, Surroundings, at_head};
+
+/// A verdict does not wait longer than this for the commit that its history names.
+const PATIENCE_WITH_GIT: Duration = Duration::from_millis(300);
 
 /// What the engine was told when it was made.
 #[derive(Clone, Debug)]
@@ -50,8 +55,8 @@ pub struct Engine {
     pub(super) probes: Arc<ProbeCache>,
     pub(super) workers: Workers,
     pub(super) devices: Devices,
-    /// Opened with the first time that is taken.
-    history: OnceLock<TimingHistory>,
+    /// Opened with the first check.
+    pub(super) history: OnceLock<History>,
 }
 
 /// One function to judge.
@@ -177,9 +182,7 @@ impl Engine {
         if !described.iter().any(Described::asks_for_head) {
             return described;
         }
-        // Questions to git are processes.
-        let (file, surroundings) = (path.clone(), self.surroundings.clone());
-        let found = tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await;
+        let found = self.ask_head(path).await;
         let found = found.unwrap_or_else(|error| Err(NoHead::Failed(error.to_string())));
         if let Ok(AtHead { commit, text: before }) = &found
             && !source::is_same_code(before, text)
@@ -337,7 +340,7 @@ impl Engine {
         outcomes.cases.extend(benched.records);
         report.timings = benched.timings;
         report.not_timed.extend(benched.not_timed);
-        let history = self.history.get_or_init(|| TimingHistory::open(&ready.places.history()));
+        let Some(history) = self.history().cloned().map(TimingHistory::new) else { return };
         for timing in &mut report.timings {
             timing.commit = commit.clone().filter(|_| head_hash.as_ref() == Some(&code_hash));
             history.settle(&request.path, timing, head_hash.as_deref()).await;
@@ -390,8 +393,35 @@ impl Engine {
     }
 
     async fn version_at_head(&self, path: &Path) -> Option<AtHead> {
+        self.ask_head(path).await.ok()?.ok()
+    }
+
+    /// Questions to git are processes.
+    fn ask_head(&self, path: &Path) -> JoinHandle<Result<AtHead, NoHead>> {
         let (file, surroundings) = (path.to_owned(), self.surroundings.clone());
-        tokio::task::spawn_blocking(move || at_head(&file, &surroundings)).await.ok()?.ok()
+        tokio::task::spawn_blocking(move || at_head(&file, &surroundings))
+    }
+}
+
+impl Engine {
+    /// One check, without its trace in the history.
+    async fn checked(
+        &self,
+        request: &CheckRequest,
+        events: &UnboundedSender<CheckEvent>,
+        cancel: &CancellationToken,
+    ) -> Report {
+        if !packed::is_packed(&request.path) {
+            return self.run_check(request, None, events, cancel).await;
+        }
+        let runs = Places::of(&self.surroundings).map(|places| places.runs());
+        let written = runs
+            .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))
+            .and_then(|runs| Packed::write_out(request, &runs));
+        match written {
+            Ok((packed, inner)) => packed.told(self.run_check(&inner, Some(&packed), events, cancel).await),
+            Err(finding) => Report::ended_at_once(*finding),
+        }
     }
 }
 
@@ -403,19 +433,15 @@ impl Checker for Engine {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Report> {
         Box::pin(async move {
-            if !packed::is_packed(&request.path) {
-                return self.run_check(&request, None, &events, &cancel).await;
+            // Both take a few milliseconds, which the check takes anyway.
+            if let Some(history) = self.history().filter(|_| request.path.is_file()) {
+                history.prepare();
             }
-            let runs = Places::of(&self.surroundings).map(|places| places.runs());
-            let written = runs
-                .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))
-                .and_then(|runs| Packed::write_out(&request, &runs));
-            match written {
-                Ok((packed, inner)) => {
-                    packed.told(self.run_check(&inner, Some(&packed), &events, &cancel).await)
-                }
-                Err(finding) => Report::ended_at_once(*finding),
-            }
+            let head = self.ask_head(&request.path);
+            let report = self.checked(&request, &events, &cancel).await;
+            let head = tokio::time::timeout(PATIENCE_WITH_GIT, head).await;
+            self.keep(&request, &report, head.ok().and_then(|asked| asked.ok()?.ok())).await;
+            report
         })
     }
 }

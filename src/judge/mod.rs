@@ -16,6 +16,7 @@ mod engine;
 mod environment;
 mod foreign;
 mod head;
+pub mod history;
 mod inputs;
 mod layouts;
 mod load;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::{complain, schema};
+use super::{complain, now_s, schema, verdicts};
 
 /// How long another server may hold the file.
 const BUSY: Duration = Duration::from_millis(1500);
@@ -125,6 +125,10 @@ fn open(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "synchronous", "normal")?;
     }
     schema::migrate(&mut connection)?;
+    // Another server may hold the file now; then that one, or the next, does it.
+    if let Err(error) = verdicts::prune_daily(&mut connection, now_s()) {
+        tracing::debug!("history: nothing was pruned: {error}");
+    }
     Ok(connection)
 }
 

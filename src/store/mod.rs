@@ -1,4 +1,4 @@
-//! Times of earlier versions, in one SQLite file that several servers share.
+//! Verdicts and times of earlier versions, in one SQLite file that several servers share.
 //!
 //! One thread of a process owns the connection; it is asked through a channel and answers within [`PATIENCE`] or not at
 //! all. **Invariant:** nothing that happens to the file stops or fails a check. A file that is broken is moved aside and
@@ -11,11 +11,12 @@ mod connection;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 
@@ -50,6 +51,57 @@ pub struct Entry {
     pub record: String,
 }
 
+/// What one check said of one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerdictEntry {
+    /// Real path of the file.
+    pub file: PathBuf,
+    /// The judged function; empty when none was found.
+    pub entry: String,
+    pub code_hash: String,
+    pub verdict: String,
+    /// Cases that passed, were wrong, could not run.
+    pub passed: u64,
+    pub wrong: u64,
+    pub could_not_run: u64,
+    /// Codes of the findings, as JSON.
+    pub codes: String,
+    /// Who said what is right.
+    pub oracle: Option<String>,
+    pub method: String,
+    pub gpu: Option<String>,
+    /// As JSON.
+    pub versions: String,
+    /// The commit that was checked out, if known.
+    pub commit: Option<String>,
+    /// Unix time, in seconds.
+    pub judged_at_s: u64,
+    /// All else, as JSON.
+    pub detail: String,
+}
+
+/// How much is kept. What is older, or beyond the number, is dropped; `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    pub days: Option<u64>,
+    pub verdicts: Option<u64>,
+}
+
+impl Default for Retention {
+    /// A year and a month, and below 20 MB. Applied when the file is opened, once a day.
+    fn default() -> Self {
+        Self { days: Some(400), verdicts: Some(20_000) }
+    }
+}
+
+/// What was dropped, and how many verdicts are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub verdicts: usize,
+    pub times: usize,
+    pub kept: u64,
+}
+
 /// A handle on the history; clones share one thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct History {
@@ -72,7 +124,7 @@ impl History {
             }
         });
         if let Err(error) = thread {
-            complain(&complaint, format!("times are not remembered: no thread could be started: {error}"));
+            complain(&complaint, format!("nothing is remembered: no thread could be started: {error}"));
         }
         Self { jobs, complaint }
     }
@@ -109,6 +161,39 @@ impl History {
         self.ask(find).await.unwrap_or_default()
     }
 
+    /// Opens the file meanwhile, so that whoever asks next need not wait for it.
+    pub fn prepare(&self) {
+        let job: Job = Box::new(|link| {
+            link.with(|_| Ok(()));
+        });
+        // Without a thread there is a complaint.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Keeps a verdict. Returns whether it is in the file.
+    pub async fn keep(&self, entry: VerdictEntry) -> bool {
+        self.ask(move |link| link.with(|connection| verdicts::insert(connection, &entry))).await.is_some()
+    }
+
+    /// The newest verdicts of a file or of all, the newest first. `None` when there is no history; then there is a
+    /// complaint.
+    pub async fn verdicts(&self, file: Option<PathBuf>, count: usize) -> Option<Vec<VerdictEntry>> {
+        self.ask(move |link| link.with(|connection| verdicts::newest(connection, file.as_deref(), count)))
+            .await
+    }
+
+    /// Drops what is too much, of one file or of all, and gives the room back. `None` as above.
+    pub async fn prune(&self, file: Option<PathBuf>, retention: Retention) -> Option<Pruned> {
+        let prune = move |link: &mut Link| {
+            let pruned =
+                link.with(|connection| verdicts::prune(connection, file.as_deref(), retention, now_s()))?;
+            // Refused while another server reads; the room is used again then.
+            link.with(|connection| Ok(connection.execute_batch("VACUUM").is_ok()));
+            Some(pruned)
+        };
+        self.ask(prune).await
+    }
+
     /// `None` when the thread has nothing to say, or not in time.
     async fn ask<T: Send + 'static>(
         &self,
@@ -122,6 +207,11 @@ impl History {
         self.jobs.send(job).ok()?;
         tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?
     }
+}
+
+/// Unix time, in seconds.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The newest complaint counts; each is logged once.

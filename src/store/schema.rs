@@ -8,7 +8,9 @@ use super::{Entry, Key};
 
 /// Steps from one version to the next; `PRAGMA user_version` counts those that were taken. A step never changes once it
 /// was released.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [TIMES, VERDICTS];
+
+pub(super) const TIMES: &str = "
     CREATE TABLE timing (
         id INTEGER PRIMARY KEY,
         file TEXT NOT NULL,
@@ -24,7 +26,30 @@ const MIGRATIONS: [&str; 1] = ["
     ) STRICT;
     CREATE INDEX timing_by_key ON timing (file, entry, definition, axes, dtype, gpu_uuid, id);
     CREATE INDEX timing_by_file ON timing (file, id);
-"];
+";
+
+const VERDICTS: &str = "
+    CREATE TABLE verdict (
+        id INTEGER PRIMARY KEY,
+        file TEXT NOT NULL,
+        entry TEXT NOT NULL,
+        code_hash TEXT NOT NULL,
+        verdict TEXT NOT NULL,
+        passed INTEGER NOT NULL,
+        wrong INTEGER NOT NULL,
+        could_not_run INTEGER NOT NULL,
+        codes TEXT NOT NULL,
+        oracle TEXT,
+        method TEXT NOT NULL,
+        gpu TEXT,
+        versions TEXT NOT NULL,
+        git_commit TEXT,
+        judged_at_s INTEGER NOT NULL,
+        detail TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX verdict_by_file ON verdict (file, id);
+    CREATE TABLE upkeep (what TEXT PRIMARY KEY, done_at_s INTEGER NOT NULL) STRICT;
+";
 
 /// Entries that are kept of one key: a year of work on one kernel, below 2 MB.
 pub(super) const KEPT: usize = 1_000;
@@ -149,6 +174,6 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
 }
 
 /// A path that is no UTF-8 is escaped, so that two paths are never one.
-fn spelled(path: &Path) -> String {
+pub(super) fn spelled(path: &Path) -> String {
     path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
 }

@@ -156,7 +156,7 @@ async fn a_newer_file_is_left_alone() {
     assert!(history.recent(&key("").file, 9).await.is_empty());
     let complaint = history.complaint().expect("it is told");
     assert!(
-        complaint.contains("a newer warpsmith wrote it (version 2, this one reads up to 1)"),
+        complaint.contains("a newer warpsmith wrote it (version 3, this one reads up to 2)"),
         "{complaint}"
     );
     assert!(!folder.names().iter().any(|name| name.contains("broken")));
@@ -220,4 +220,133 @@ fn migrating_twice_changes_nothing() {
     schema::migrate(&mut connection).expect("a new file");
     schema::migrate(&mut connection).expect("nothing to do");
     assert_eq!(schema::version(&connection).expect("read"), schema::VERSION);
+}
+
+fn verdict(file: &str, at_s: u64) -> VerdictEntry {
+    VerdictEntry {
+        file: file.into(),
+        entry: "softmax".to_owned(),
+        code_hash: format!("code {at_s}"),
+        verdict: "wrong".to_owned(),
+        passed: 3,
+        wrong: 2,
+        could_not_run: 1,
+        codes: r#"["race"]"#.to_owned(),
+        oracle: Some("torch".to_owned()),
+        method: "gpu".to_owned(),
+        gpu: Some("GPU-1".to_owned()),
+        versions: r#"{"torch":"2.15"}"#.to_owned(),
+        commit: Some("a1b2c3d".to_owned()),
+        judged_at_s: at_s,
+        detail: "{}".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn verdicts_are_found_again_the_newest_first() {
+    let folder = Folder::new();
+    let history = History::open(&folder.file());
+    assert_eq!(history.verdicts(None, 9).await, Some(Vec::new()));
+    // Recent ones: older ones would be dropped by whoever opens the file next.
+    let now = now_s();
+    for made in [verdict("/a.py", now - 5), verdict("/b.py", now - 9), verdict("/a.py", now - 7)] {
+        assert!(history.keep(made).await);
+    }
+    let of_a = history.verdicts(Some("/a.py".into()), 9).await;
+    assert_eq!(of_a, Some(vec![verdict("/a.py", now - 7), verdict("/a.py", now - 5)]));
+    let all = History::open(&folder.file()).verdicts(None, 2).await;
+    assert_eq!(all, Some(vec![verdict("/a.py", now - 7), verdict("/b.py", now - 9)]));
+}
+
+#[tokio::test]
+async fn several_servers_keep_verdicts_and_prune() {
+    let folder = Folder::new();
+    let servers: Vec<History> = (0..4).map(|_| History::open(&folder.file())).collect();
+    let now = now_s();
+    let writes = servers.iter().flat_map(|history| {
+        (0..10).map(move |at| {
+            let (history, made) = (history.clone(), verdict("/a.py", now - at));
+            tokio::spawn(async move { history.keep(made).await })
+        })
+    });
+    for write in writes.collect::<Vec<_>>() {
+        assert!(write.await.expect("no panic"));
+    }
+    let keep = Retention { days: None, verdicts: Some(15) };
+    let pruned = servers[0].prune(None, keep).await;
+    assert_eq!(pruned, Some(Pruned { verdicts: 25, times: 0, kept: 15 }));
+    assert_eq!(servers[3].verdicts(None, 100).await.map(|found| found.len()), Some(15));
+    assert!(servers.iter().all(|history| history.complaint().is_none()));
+}
+
+#[test]
+fn times_go_with_verdicts_of_their_age() {
+    const DAY_S: u64 = 86_400;
+    let mut connection = Connection::open_in_memory().expect("opens");
+    schema::migrate(&mut connection).expect("a new file");
+    for day in 0..6 {
+        verdicts::insert(&connection, &verdict("/kernels/softmax.py", day * DAY_S)).expect("inserted");
+        verdicts::insert(&connection, &verdict("/other.py", day * DAY_S)).expect("inserted");
+        schema::insert(&mut connection, &entry("N=1", "one", day * DAY_S)).expect("inserted");
+    }
+    let mut prune = |file: Option<&str>, days, verdicts| {
+        let retention = Retention { days, verdicts };
+        verdicts::prune(&mut connection, file.map(Path::new), retention, 6 * DAY_S).expect("pruned")
+    };
+    let softmax = Some("/kernels/softmax.py");
+    assert_eq!(prune(Some("/other.py"), Some(5), None), Pruned { verdicts: 2, times: 0, kept: 4 });
+    assert_eq!(prune(softmax, Some(5), None), Pruned { verdicts: 2, times: 2, kept: 4 });
+    assert_eq!(prune(softmax, None, Some(3)), Pruned { verdicts: 1, times: 1, kept: 3 });
+    assert_eq!(prune(softmax, None, Some(3)), Pruned { verdicts: 0, times: 0, kept: 3 });
+    assert_eq!(prune(None, Some(0), None), Pruned { verdicts: 7, times: 3, kept: 0 });
+}
+
+#[test]
+fn whoever_opens_the_file_prunes_once_a_day() {
+    const DAY_S: u64 = 86_400;
+    let mut connection = Connection::open_in_memory().expect("opens");
+    schema::migrate(&mut connection).expect("a new file");
+    let now = 1_000 * DAY_S;
+    let mut kept_after = |now_s: u64| {
+        verdicts::insert(&connection, &verdict("/a.py", now - 401 * DAY_S)).expect("inserted");
+        verdicts::insert(&connection, &verdict("/a.py", now)).expect("inserted");
+        verdicts::prune_daily(&mut connection, now_s).expect("pruned");
+        verdicts::newest(&connection, None, 99).expect("read").len()
+    };
+    assert_eq!(kept_after(now), 1);
+    assert_eq!(kept_after(now + DAY_S - 1), 3, "not before a day has gone");
+    assert_eq!(kept_after(now + DAY_S), 3, "both old ones are gone");
+    assert_eq!(kept_after(now + 10), 4, "a clock that was set back does not stop it");
+}
+
+#[test]
+fn no_more_than_the_default_number_is_kept() {
+    let mut connection = Connection::open_in_memory().expect("opens");
+    schema::migrate(&mut connection).expect("a new file");
+    let rows = Retention::default().verdicts.expect("a limit");
+    let transaction = connection.transaction().expect("begins");
+    for _ in 0..rows + 5 {
+        verdicts::insert(&transaction, &verdict("/a.py", 1_000)).expect("inserted");
+    }
+    transaction.commit().expect("written");
+    verdicts::prune_daily(&mut connection, 1_001).expect("pruned");
+    let kept: i64 = connection.query_row("SELECT count(*) FROM verdict", [], |row| row.get(0)).expect("rows");
+    assert_eq!(u64::try_from(kept), Ok(rows));
+}
+
+/// A file as version 1 of it was written.
+#[tokio::test]
+async fn an_older_file_is_brought_up_to_date_with_what_it_holds() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.file().parent().expect("a folder")).expect("a folder");
+    {
+        let mut connection = Connection::open(folder.file()).expect("opens");
+        connection.execute_batch(schema::TIMES).expect("version 1");
+        connection.pragma_update(None, "user_version", 1).expect("written");
+        schema::insert(&mut connection, &entry("N=1", "one", now_s())).expect("inserted");
+    }
+    let history = History::open(&folder.file());
+    assert!(history.keep(verdict("/a.py", now_s())).await);
+    assert_eq!(history.recent(&key("").file, 9).await.len(), 1);
+    assert_eq!(history.complaint(), None);
 }

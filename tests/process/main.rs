@@ -4,6 +4,7 @@
 //! test here counts as skipped.
 
 mod bad_inputs;
+mod ci;
 mod comment;
 mod comment_adversary;
 mod environment;
@@ -11,6 +12,7 @@ mod flashinfer;
 mod functions;
 mod harness;
 mod head;
+mod history;
 mod kernelbench;
 mod life;
 mod markers;
@@ -22,3 +24,4 @@ mod repro;
 mod server;
 mod stage_bugs;
 mod starters;
+mod watch;

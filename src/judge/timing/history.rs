@@ -13,9 +13,14 @@ pub struct TimingHistory {
 }
 
 impl TimingHistory {
+    /// Times in this store.
+    pub fn new(store: History) -> Self {
+        Self { store }
+    }
+
     /// See [`History::open`]: no I/O yet, and nothing that goes wrong with the file fails a check.
     pub fn open(path: &Path) -> Self {
-        Self { store: History::open(path) }
+        Self::new(History::open(path))
     }
 
     /// See [`History::complaint`].

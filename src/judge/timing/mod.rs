@@ -28,7 +28,7 @@
 //!   `independent_ratio(&Estimate, &Estimate)`, `relative_spread`.
 //! - [`Change::between`]`(earlier: &Timing, now: &Timing, Against) -> Option<Change>`: only where the two can be
 //!   compared and the change is sure.
-//! - [`TimingHistory`]`::open(&places.history())`, one for a process; then, of each published time,
+//! - [`TimingHistory`]`::new(store)`, over the one store of a process; then, of each published time,
 //!   `history.settle(file, &mut timing, head_hash: Option<&str>).await` fills `timing.changes` and keeps the time;
 //!   `history.recent(file, n).await -> Vec<Timing>`; `history.complaint()`.
 //!
