@@ -1,0 +1,1 @@
+//! The pages of the rules, for `warpsmith explain` and `docs/lints.md`.
