@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
-use super::{CANNOT_WRITE, EXIT_USAGE};
+use super::{CANNOT_WRITE, EXIT_USAGE, explain};
 use crate::device::{DeviceChoice, WhenBusy};
 use crate::judge::bench::{BaselineChoice, TimingChoice};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
@@ -180,11 +180,19 @@ async fn check_file(
 ) -> Result<Verdict> {
     let (events, receiver) = mpsc::unbounded_channel();
     let path = request.path.clone();
+    let notes = explain::lines(&path, shown, &request.text, args.json);
     let printer = Printer::new(args.json, shown);
     let (report, rows) =
         tokio::join!(engine.check(request, events, cancel.clone()), printer.follow(receiver));
     rows?;
+    // The summary is the last record of a file; on a terminal the verdict comes first.
+    if args.json {
+        print_lines(&notes)?;
+    }
     print_report(&path, shown, &report, args)?;
+    if !args.json {
+        print_lines(&notes)?;
+    }
     Ok(report.verdict)
 }
 
@@ -299,6 +307,10 @@ impl Printer {
         }
         .context(CANNOT_WRITE)
     }
+}
+
+fn print_lines(lines: &[String]) -> Result<()> {
+    lines.iter().try_for_each(|line| writeln!(io::stdout(), "{line}")).context(CANNOT_WRITE)
 }
 
 fn print_report(path: &Path, shown: &Path, report: &Report, args: &CheckArgs) -> Result<()> {

@@ -5,6 +5,7 @@
 
 mod check;
 mod doctor;
+mod explain;
 mod lsp;
 mod repro;
 mod setup;
@@ -35,6 +36,8 @@ enum Verb {
     Check(check::CheckArgs),
     /// Write a failing case down as one Python file that needs nothing of ours.
     Repro(repro::ReproArgs),
+    /// Say what a static finding means, or list the rules.
+    Explain(explain::ExplainArgs),
     /// Make (or remove) the Python environment that warpsmith manages.
     Setup(setup::SetupArgs),
     /// Say what was found on this machine, what is missing, and how to get it.
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.verb {
         Verb::Check(args) => check::run(args),
         Verb::Repro(args) => repro::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Setup(args) => setup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),

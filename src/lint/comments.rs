@@ -48,7 +48,10 @@ pub(super) fn apply(file: &File<'_, '_>, found: &mut Vec<Lint>) {
         let message = if rule(one.name).is_none_or(|rule: &Rule| rule == &SUPPRESSION) {
             format!("`{}` is no rule that can be allowed; `warpsmith explain` lists them", one.name)
         } else if !one.has_reason {
-            format!("say why after the parenthesis: `# warpsmith: allow({}) reason`; without, it allows nothing", one.name)
+            format!(
+                "say why after the parenthesis: `# warpsmith: allow({}) reason`; without, it allows nothing",
+                one.name
+            )
         } else if !one.used && is_whole {
             format!("nothing to allow here: no finding `{}` on this line or the one below", one.name)
         } else {
@@ -67,8 +70,10 @@ fn read<'a>(
     allowed: &mut Vec<Allowed<'a>>,
 ) {
     let Some(rest) = comment.trim_start_matches('#').trim_start().strip_prefix(PREFIX) else { return };
-    let Some((names, reason)) =
-        rest.trim_start().strip_prefix("allow").and_then(|rest| rest.trim_start().strip_prefix('(')?.split_once(')'))
+    let Some((names, reason)) = rest
+        .trim_start()
+        .strip_prefix("allow")
+        .and_then(|rest| rest.trim_start().strip_prefix('(')?.split_once(')'))
     else {
         return;
     };

@@ -195,23 +195,6 @@ impl<'a, 'tree> KernelFacts<'a, 'tree> {
             _ => Index::Wide,
         }
     }
-
-    /// Whether a value goes through elementwise code from memory to here without a change of its dtype: the
-    /// parameter it was loaded from.
-    pub(super) fn loaded_from(&self, node: Node<'tree>, depth: u32) -> Option<&'a str> {
-        let depth = depth.checked_sub(1)?;
-        match node.kind() {
-            "identifier" => match self.assigned.get(self.text_of(node)).map(Vec::as_slice) {
-                Some([Given::Value(value)]) => self.loaded_from(*value, depth),
-                _ => None,
-            },
-            "parenthesized_expression" => self.loaded_from(node.named_child(0)?, depth),
-            "call" if language_function(node, self.text) == Some("load") => {
-                self.root(argument(node, 0, "pointer", self.text)?)
-            }
-            _ => None,
-        }
-    }
 }
 
 /// `value.to(dtype)`: both.
@@ -228,7 +211,8 @@ pub(super) fn operands<'tree>(node: Node<'tree>, operator: &str, text: &str) -> 
     let mut rest = node;
     while rest.kind() == "binary_operator"
         && rest.child_by_field_name("operator").is_some_and(|node| text_of(node, text) == operator)
-        && let (Some(left), Some(right)) = (rest.child_by_field_name("left"), rest.child_by_field_name("right"))
+        && let (Some(left), Some(right)) =
+            (rest.child_by_field_name("left"), rest.child_by_field_name("right"))
     {
         right_to_left.push(right);
         rest = left;

@@ -170,9 +170,10 @@ pub(super) fn argument<'tree>(
 /// The value of a keyword argument.
 pub(super) fn keyword<'tree>(call: Node<'tree>, name: &str, text: &str) -> Option<Node<'tree>> {
     let arguments = children(call.child_by_field_name("arguments")?);
-    let named = arguments.into_iter().filter(|node| node.kind() == "keyword_argument").find(|node| {
-        node.child_by_field_name("name").is_some_and(|written| text_of(written, text) == name)
-    });
+    let named = arguments
+        .into_iter()
+        .filter(|node| node.kind() == "keyword_argument")
+        .find(|node| node.child_by_field_name("name").is_some_and(|written| text_of(written, text) == name));
     named?.child_by_field_name("value")
 }
 
@@ -190,7 +191,8 @@ fn wide_parameters<'a>(function: Node<'_>, text: &'a str) -> HashSet<&'a str> {
 type Assigned<'a, 'tree> = HashMap<&'a str, Vec<Given<'tree>>>;
 
 fn note_assignment<'a, 'tree>(node: Node<'tree>, text: &'a str, assigned: &mut Assigned<'a, 'tree>) {
-    let (Some(left), Some(right)) = (node.child_by_field_name("left"), node.child_by_field_name("right")) else {
+    let (Some(left), Some(right)) = (node.child_by_field_name("left"), node.child_by_field_name("right"))
+    else {
         return;
     };
     let mut value = right;
@@ -216,7 +218,8 @@ fn note_assignment<'a, 'tree>(node: Node<'tree>, text: &'a str, assigned: &mut A
 }
 
 fn note_augmented<'a, 'tree>(node: Node<'tree>, text: &'a str, assigned: &mut Assigned<'a, 'tree>) {
-    let (Some(left), Some(right)) = (node.child_by_field_name("left"), node.child_by_field_name("right")) else {
+    let (Some(left), Some(right)) = (node.child_by_field_name("left"), node.child_by_field_name("right"))
+    else {
         return;
     };
     let given = match node.child_by_field_name("operator").map(|operator| text_of(operator, text)) {

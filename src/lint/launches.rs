@@ -8,7 +8,8 @@ use crate::source::syntax::{Walk, children, text_of, walk};
 /// `kernel[grid](…)` of one kernel.
 pub(super) struct Launch<'a, 'tree> {
     pub(super) call: Node<'tree>,
-    pub(super) grid: Node<'tree>,
+    /// What stands in the brackets: one expression, or the dimensions themselves.
+    pub(super) grid: Vec<Node<'tree>>,
     /// The `function_definition` around it.
     pub(super) function: Node<'tree>,
     text: &'a str,
@@ -22,7 +23,8 @@ pub(super) fn launches<'a, 'tree>(
     let launch = |range: &std::ops::Range<usize>| {
         let call = call_at(file, range)?;
         let callee = call.child_by_field_name("function").filter(|node| node.kind() == "subscript")?;
-        let grid = callee.child_by_field_name("subscript")?;
+        let mut cursor = callee.walk();
+        let grid = callee.children_by_field_name("subscript", &mut cursor).collect();
         let mut function = call.parent()?;
         while function.kind() != "function_definition" {
             function = function.parent()?;

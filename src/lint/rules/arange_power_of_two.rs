@@ -19,7 +19,9 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
         let bound = |position, name| integer(call.argument(position, name, file.text)?, file.text);
         let (Some(start), Some(end)) = (bound(0, "start"), bound(1, "end")) else { continue };
         let message = match end.checked_sub(start) {
-            None | Some(0) => format!("the range from {start} to {end} is empty, which Triton refuses to compile"),
+            None | Some(0) => {
+                format!("the range from {start} to {end} is empty, which Triton refuses to compile")
+            }
             Some(length) if !length.is_power_of_two() => {
                 let next = length.checked_next_power_of_two().unwrap_or(length);
                 format!(

@@ -50,7 +50,8 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
 
 /// Parameters that the kernel changes with atomics and never stores to.
 fn targets<'a>(kernel: &KernelFacts<'a, '_>) -> Vec<&'a str> {
-    let pointer = |call: &crate::lint::facts::Call<'a, '_>| call.argument(0, "pointer", kernel.text).map(|p| p.id());
+    let pointer =
+        |call: &crate::lint::facts::Call<'a, '_>| call.argument(0, "pointer", kernel.text).map(|p| p.id());
     let stored: Vec<&str> = kernel
         .calls_of(&["store", "atomic_xchg", "atomic_cas"])
         .filter_map(|call| call.argument(0, "pointer", kernel.text))
@@ -69,7 +70,8 @@ fn only_empty<'tree>(file: &File<'_, 'tree>, launch: &Launch<'_, 'tree>, name: &
 }
 
 fn is_empty(callee: &str) -> bool {
-    matches!(callee, "torch.empty" | "torch.empty_like" | "torch.empty_strided") || callee.ends_with(".new_empty")
+    matches!(callee, "torch.empty" | "torch.empty_like" | "torch.empty_strided")
+        || callee.ends_with(".new_empty")
 }
 
 /// Whether the name is used between where it is made and where it is launched with: somebody may fill it.
@@ -90,7 +92,9 @@ fn with_zeros(file: &File<'_, '_>, empty: Node<'_>) -> Option<Fix> {
     let callee = empty.child_by_field_name("function")?;
     let name = callee.child_by_field_name("attribute")?;
     let written = text_of(name, file.text);
-    if written == "empty_strided" || written == "empty" && keyword(empty, "memory_format", file.text).is_some() {
+    if written == "empty_strided"
+        || written == "empty" && keyword(empty, "memory_format", file.text).is_some()
+    {
         return None;
     }
     let text = written.replace("empty", "zeros");

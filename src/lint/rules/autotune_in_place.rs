@@ -1,5 +1,7 @@
 //! An autotuned kernel that overwrites what it reads.
 
+use tree_sitter::Node;
+
 use crate::lint::facts::{File, KernelFacts};
 use crate::lint::tuning::Tuning;
 use crate::lint::{Edit, Fix, Lint, Rule, Severity};
@@ -22,14 +24,12 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             let Some(parameter) = kernel.root(pointer).filter(|parameter| !told.contains(parameter)) else {
                 continue;
             };
-            let read_before = kernel.calls_of(&["load"]).take_while(|load| load.node.start_byte() < store.node.start_byte()).any(|load| {
-                let read = load.argument(0, "pointer", file.text);
-                // The same words say the same address; others may be another part of the tensor.
-                read.is_some_and(|read| {
-                    kernel.root(read) == Some(parameter) && kernel.text_of(read) == kernel.text_of(pointer)
-                })
-            });
-            if !read_before || tuning.protects(parameter, &["restore_value", "reset_to_zero"]) {
+            if !reads_before(kernel, store.node, pointer, parameter) {
+                // From here on the kernel may read what it has written itself, which is the same in every trial.
+                told.push(parameter);
+                continue;
+            }
+            if tuning.protects(parameter, &["restore_value", "reset_to_zero"]) {
                 continue;
             }
             told.push(parameter);
@@ -43,6 +43,22 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             found.push(lint);
         }
     }
+}
+
+/// Whether the first store to a parameter comes after a load of the same words: those say the same address, others
+/// may be another part of the tensor.
+fn reads_before<'tree>(
+    kernel: &KernelFacts<'_, 'tree>,
+    store: Node<'tree>,
+    pointer: Node<'tree>,
+    parameter: &str,
+) -> bool {
+    let words = kernel.text_of(pointer);
+    let mut loads = kernel.calls_of(&["load"]).filter(|load| load.node.start_byte() < store.start_byte());
+    loads.any(|load| {
+        let read = load.argument(0, "pointer", kernel.text);
+        read.is_some_and(|read| kernel.text_of(read) == words && kernel.root(read) == Some(parameter))
+    })
 }
 
 /// Names a parameter in one of the lists of `@triton.autotune`.

@@ -33,15 +33,19 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
 
 fn finding(kernel: &KernelFacts<'_, '_>, list: &NameList<'_, '_>, entry: &NameEntry<'_, '_>) -> Lint {
     let effect = match list.option {
-        "key" => "old versions ignore it, so one size's configuration is used for all, and new ones refuse it",
+        "key" => {
+            "old versions ignore it, so one size's configuration is used for all, and new ones refuse it"
+        }
         "reset_to_zero" => "nothing is reset between trials",
         _ => "nothing is restored between trials",
     };
     let is_here = within(list.node, entry.node);
     // A list behind a name may be that of other kernels too: it stands in their decorators, and is told there.
     let range = if is_here { entry.node.byte_range() } else { list.node.byte_range() };
-    let message =
-        format!("`{}` in `{}` is no parameter of `{}`: {effect}", entry.name, list.option, kernel.kernel.name);
+    let message = format!(
+        "`{}` in `{}` is no parameter of `{}`: {effect}",
+        entry.name, list.option, kernel.kernel.name
+    );
     let mut lint = RULE.at(range, message);
     if is_here {
         lint.fixes.extend(closest(entry.name, kernel).map(|name| Fix {
@@ -86,7 +90,8 @@ fn with_comma(entry: Node<'_>, text: &str) -> std::ops::Range<usize> {
 /// The one parameter that is the same but for its case or one letter.
 fn closest<'a>(name: &str, kernel: &KernelFacts<'a, '_>) -> Option<&'a str> {
     let near = |other: &str| other.eq_ignore_ascii_case(name) || name.len() > 3 && one_letter(name, other);
-    let mut close = kernel.kernel.parameters.iter().map(|parameter| parameter.name.as_str()).filter(|p| near(p));
+    let mut close =
+        kernel.kernel.parameters.iter().map(|parameter| parameter.name.as_str()).filter(|p| near(p));
     close.next().filter(|_| close.next().is_none())
 }
 

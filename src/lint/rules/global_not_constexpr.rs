@@ -31,13 +31,14 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             if is_local || !told.insert(written) {
                 continue;
             }
-            let Some((assignment, value)) = file.constant(written).filter(|(_, value)| is_plain(*value, file.text))
+            let Some((assignment, value)) =
+                file.constant(written).filter(|(_, value)| is_plain(*value, file.text))
             else {
                 continue;
             };
-            let annotated = assignment.child_by_field_name("type").is_some_and(|annotation| {
-                text_of(annotation, file.text).contains("constexpr")
-            });
+            let annotated = assignment
+                .child_by_field_name("type")
+                .is_some_and(|annotation| text_of(annotation, file.text).contains("constexpr"));
             let form = if annotated {
                 "is only annotated as `tl.constexpr`, which newer versions of Triton do not count"
             } else {
@@ -139,10 +140,22 @@ mod tests {
             let assignment = children(statement).into_iter().next().expect("an assignment");
             is_plain(assignment.child_by_field_name("right").expect("a value"), &text)
         };
-        for plain in ["4", "-1.5", "'ieee'", "True", "1 / 3", "(2 ** 7)", "float('inf')", "math.log2(2)", "math.pi"] {
+        for plain in
+            ["4", "-1.5", "'ieee'", "True", "1 / 3", "(2 ** 7)", "float('inf')", "math.log2(2)", "math.pi"]
+        {
             assert!(value_is_plain(plain), "{plain}");
         }
-        for other in ["tl.constexpr(4)", "tl.float32", "f(4)", "OTHER", "OTHER + 1", "None", "[1]", "{}", "torch.float32"] {
+        for other in [
+            "tl.constexpr(4)",
+            "tl.float32",
+            "f(4)",
+            "OTHER",
+            "OTHER + 1",
+            "None",
+            "[1]",
+            "{}",
+            "torch.float32",
+        ] {
             assert!(!value_is_plain(other), "{other}");
         }
     }

@@ -17,15 +17,29 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// How batch dimensions are called.
-const BATCH: &[&str] =
-    &["B", "BATCH", "BATCH_SIZE", "N_BATCH", "batch", "batch_size", "batchsize", "bsz", "n_batch", "num_batches"];
+const BATCH: &[&str] = &[
+    "B",
+    "BATCH",
+    "BATCH_SIZE",
+    "N_BATCH",
+    "batch",
+    "batch_size",
+    "batchsize",
+    "bsz",
+    "n_batch",
+    "num_batches",
+];
 
 fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
+    // The limit is CUDA's; Ascend has another.
+    let words = file.text.split(|c: char| !c.is_ascii_alphanumeric());
+    if words.into_iter().any(|word| word.eq_ignore_ascii_case("npu") || word.eq_ignore_ascii_case("ascend")) {
+        return;
+    }
     let mut told = Vec::new();
     for kernel in &file.kernels {
         for launch in launches(file, kernel) {
-            for tuple in grids(&launch, file.text) {
-                let dimensions = children(tuple);
+            for dimensions in grids(&launch, file.text) {
                 for (axis, dimension) in dimensions.iter().enumerate().skip(1) {
                     if !is_batch(*dimension, file.text) || told.contains(&dimension.id()) {
                         continue;
@@ -43,12 +57,13 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     }
 }
 
-/// The tuples that a grid may be: written in the launch, bound to a name, or returned by a function of the
+/// The dimensions that a grid may have: written in the launch, bound to a name, or returned by a function of the
 /// configuration.
-fn grids<'tree>(launch: &Launch<'_, 'tree>, text: &str) -> Vec<Node<'tree>> {
-    let values = match launch.grid.kind() {
-        "identifier" => launch.bound(text_of(launch.grid, text)).unwrap_or_default(),
-        _ => vec![launch.grid],
+fn grids<'tree>(launch: &Launch<'_, 'tree>, text: &str) -> Vec<Vec<Node<'tree>>> {
+    let [grid] = launch.grid[..] else { return vec![launch.grid.clone()] };
+    let values = match grid.kind() {
+        "identifier" => launch.bound(text_of(grid, text)).unwrap_or_default(),
+        _ => vec![grid],
     };
     let mut tuples = Vec::new();
     for value in values {
@@ -59,21 +74,22 @@ fn grids<'tree>(launch: &Launch<'_, 'tree>, text: &str) -> Vec<Node<'tree>> {
             }
             "function_definition" => walk(value, |node| {
                 if node.kind() == "return_statement" {
-                    tuples.extend(node.named_child(0).filter(|value| value.kind() == "tuple"));
-                    // `return a, b`
-                    tuples.extend(node.named_child(0).filter(|value| value.kind() == "expression_list"));
+                    // `return a, b` is a tuple too.
+                    let returned = node.named_child(0);
+                    tuples
+                        .extend(returned.filter(|value| matches!(value.kind(), "tuple" | "expression_list")));
                 }
                 Walk::Into
             }),
             _ => {}
         }
     }
-    tuples
+    tuples.into_iter().map(children).collect()
 }
 
 /// The dimension is a batch, or a product with one.
 fn is_batch(dimension: Node<'_>, text: &str) -> bool {
-    operands(dimension, "*", text).iter().any(|factor| {
-        factor.kind() == "identifier" && BATCH.contains(&text_of(*factor, text))
-    })
+    operands(dimension, "*", text)
+        .iter()
+        .any(|factor| factor.kind() == "identifier" && BATCH.contains(&text_of(*factor, text)))
 }

@@ -25,8 +25,8 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             more => format!(", and so do {more} more products of this kernel"),
         };
         let message = format!(
-            "`{}` is computed in 32 bits: it wraps where it reaches 2,147,483,648, which a tensor of that many \
-             elements makes it do (4 GiB in 16 bits){more}",
+            "`{}` is computed in 32 bits: it wraps where it reaches 2,147,483,648, in a tensor of that many \
+             elements (4 GiB in 16 bits){more}",
             shortened(kernel.text_of(first.node))
         );
         let mut lint = RULE.at(first.node.byte_range(), message);
@@ -108,11 +108,23 @@ fn product<'tree>(kernel: &KernelFacts<'_, 'tree>, node: Node<'tree>) -> Option<
         factor.kind() == "identifier"
             && kernel.parameters.contains(name)
             && !kernel.assigned.contains_key(name)
-            && name.to_ascii_lowercase().contains("stride")
+            && strides_far(name)
     };
     factors.iter().find(|factor| is_stride(factor))?;
     let index = factors.into_iter().find(|factor| kernel.index(*factor) == Index::Program)?;
     Some(Product { node, index })
+}
+
+/// Whether a parameter is the distance between rows or batches of a large tensor, by its name. The distance
+/// between heads or columns, and that of one value or one partial sum for each program, spans too little.
+fn strides_far(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let of_batch =
+        ["stride_b", "_stride_batch", "stride_z", "b_stride"].iter().any(|end| name.ends_with(end));
+    has(&["stride"])
+        && (has(&["row", "batch"]) || of_batch)
+        && !has(&["dw", "db_", "partial", "loss", "lse", "ind"])
 }
 
 /// Parameters that memory is read or written through.
@@ -123,7 +135,9 @@ fn pointers<'a>(kernel: &KernelFacts<'a, '_>) -> Vec<&'a str> {
         })
     });
     memory
-        .filter_map(|call| call.argument(0, "pointer", kernel.text).or_else(|| call.argument(0, "base", kernel.text)))
+        .filter_map(|call| {
+            call.argument(0, "pointer", kernel.text).or_else(|| call.argument(0, "base", kernel.text))
+        })
         .flat_map(|pointer| kernel.roots(pointer))
         .collect()
 }

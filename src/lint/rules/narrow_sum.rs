@@ -20,7 +20,8 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             if keyword(call.node, "dtype", file.text).is_some() {
                 continue;
             }
-            let Some(dtype) = call.argument(0, "input", file.text).and_then(|input| narrowed(kernel, input, 6))
+            let Some(dtype) =
+                call.argument(0, "input", file.text).and_then(|input| narrowed(kernel, input, 6))
             else {
                 continue;
             };
@@ -33,7 +34,11 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
 }
 
 /// The 16-bit dtype that an expression was converted to last.
-fn narrowed<'a, 'tree>(kernel: &KernelFacts<'a, 'tree>, node: Node<'tree>, depth: u32) -> Option<&'static str> {
+fn narrowed<'a, 'tree>(
+    kernel: &KernelFacts<'a, 'tree>,
+    node: Node<'tree>,
+    depth: u32,
+) -> Option<&'static str> {
     let depth = depth.checked_sub(1)?;
     match node.kind() {
         "identifier" => match kernel.assigned.get(kernel.text_of(node)).map(Vec::as_slice) {
