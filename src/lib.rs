@@ -5,6 +5,7 @@
 
 pub mod device;
 pub mod judge;
+pub mod lint;
 pub mod oracle;
 pub mod project;
 pub mod runner;

@@ -17,7 +17,7 @@ use super::ci::{Format, JudgedFile, github};
 use super::setup::{TerminalDialogue, has_terminal};
 use super::table::{self, Style};
 use super::watch::{self, Checks, RestsOn};
-use super::{CANNOT_WRITE, EXIT_USAGE};
+use super::{CANNOT_WRITE, EXIT_USAGE, explain};
 use crate::device::{DeviceChoice, WhenBusy};
 use crate::judge::bench::{BaselineChoice, TimingChoice};
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
@@ -389,9 +389,17 @@ impl Output<'_> {
             }
             Some(Format::Github) => {
                 let workspace = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
-                print_lines(github::lines(file, report, workspace.as_deref()))
+                print_lines(&github::lines(file, report, workspace.as_deref()))
             }
-            None => print_report(file.path, file.shown, report, self.args),
+            None => {
+                let notes = explain::lines(file.path, file.shown, file.text, self.args.json);
+                // The summary is the last record of a file; on a terminal the verdict comes first.
+                if self.args.json {
+                    print_lines(&notes)?;
+                }
+                print_report(file.path, file.shown, report, self.args)?;
+                if self.args.json { Ok(()) } else { print_lines(&notes) }
+            }
         }
     }
 
@@ -415,7 +423,7 @@ impl Output<'_> {
     }
 }
 
-fn print_lines(lines: Vec<String>) -> Result<()> {
+fn print_lines(lines: &[String]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     lines.iter().try_for_each(|line| writeln!(stdout, "{line}")).context(CANNOT_WRITE)?;
     stdout.flush().context(CANNOT_WRITE)

@@ -6,6 +6,7 @@
 mod check;
 mod ci;
 mod doctor;
+mod explain;
 mod history;
 mod lsp;
 mod repro;
@@ -40,6 +41,8 @@ enum Verb {
     Repro(repro::ReproArgs),
     /// Show what was judged before, the newest first, and what changed.
     History(history::HistoryArgs),
+    /// Say what a static finding means, or list the rules.
+    Explain(explain::ExplainArgs),
     /// Make (or remove) the Python environment that warpsmith manages.
     Setup(setup::SetupArgs),
     /// Say what was found on this machine, what is missing, and how to get it.
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Verb::Check(args) => check::run(args),
         Verb::Repro(args) => repro::run(&args),
         Verb::History(args) => history::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Setup(args) => setup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),

@@ -9,6 +9,7 @@ use super::capabilities::ClientProfile;
 use super::convert::{range_to, uri_to};
 use super::file_state::FileState;
 use super::findings::{FindingGroup, Related, RelatedLocation, Severity, is_of_environment};
+use crate::lint::{self, Lint};
 
 pub(crate) const SOURCE: &str = "warpsmith";
 /// Diagnostics shown in one file.
@@ -18,11 +19,15 @@ pub(crate) const STALE: &str = "(stale) ";
 
 /// What must stand in the editor now. `file` must be parsed and its hash up to date.
 pub(crate) fn diagnostics(uri: &Uri, file: &FileState, client: &ClientProfile) -> Vec<Diagnostic> {
-    let Some(outcome) = &file.outcome else { return Vec::new() };
     let stale = file.is_stale();
+    let groups = file.outcome.iter().flat_map(|outcome| &outcome.groups);
     let convert = |group| diagnostic(group, uri, file, client, stale);
-    let mut diagnostics: Vec<Diagnostic> = outcome.groups.iter().filter_map(convert).collect();
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.severity, diagnostic.range.start));
+    let mut diagnostics: Vec<Diagnostic> = groups.filter_map(convert).collect();
+    let of_run = diagnostics.len();
+    diagnostics.extend(file.lints.iter().map(|lint| of_lint(lint, file, client)));
+    // What a run has shown stands before what the text alone shows.
+    diagnostics[..of_run].sort_by_key(|diagnostic| (diagnostic.severity, diagnostic.range.start));
+    diagnostics[of_run..].sort_by_key(|diagnostic| (diagnostic.severity, diagnostic.range.start));
     cap(&mut diagnostics);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.range.start, diagnostic.severity));
     diagnostics
@@ -77,6 +82,21 @@ fn diagnostic(
         related_information: (client.related_information && !related.is_empty()).then_some(related),
         ..Diagnostic::default()
     })
+}
+
+/// A static finding. It is of the current text, so it is never stale.
+fn of_lint(lint: &Lint, file: &FileState, client: &ClientProfile) -> Diagnostic {
+    Diagnostic {
+        range: range_to(&file.document, &lint.range, client.encoding),
+        severity: Some(match lint.rule.severity {
+            lint::Severity::Warning => DiagnosticSeverity::WARNING,
+            lint::Severity::Information => DiagnosticSeverity::INFORMATION,
+        }),
+        code: Some(NumberOrString::String(lint.rule.name.to_owned())),
+        source: Some(SOURCE.to_owned()),
+        message: lint.message.clone(),
+        ..Diagnostic::default()
+    }
 }
 
 fn locate(

@@ -9,6 +9,7 @@ use super::findings::{FindingGroup, Judged, gather};
 use super::kernels::Kernels;
 use super::runs::CheckJob;
 use crate::judge::Report;
+use crate::lint::{self, Lint};
 use crate::source::{self, SourceModel, code_hash};
 use crate::text::{Change, Document, PositionEncoding, Splice};
 
@@ -24,6 +25,8 @@ pub(crate) struct FileState {
     pub(crate) document: Document,
     pub(crate) kernels: Kernels,
     pub(crate) model: Arc<SourceModel>,
+    /// Static findings of the text that was parsed last.
+    pub(crate) lints: Arc<Vec<Lint>>,
     /// Hash of the current text; `None` until someone asks.
     code_hash: Option<blake3::Hash>,
     /// The text changed after the last parse.
@@ -71,6 +74,7 @@ impl FileState {
             document: Document::new(&opened.text, opened.version),
             kernels: Kernels::default(),
             model: Arc::default(),
+            lints: Arc::default(),
             code_hash: None,
             unparsed: true,
             outcome: None,
@@ -119,6 +123,7 @@ impl FileState {
         let text = self.document.text();
         let parsed = self.is_python && text.len() <= PARSED_BYTES;
         self.model = if parsed { Arc::new(source::parse(&text)) } else { Arc::default() };
+        self.lints = Arc::new(if parsed { lint::run(&self.model, &text) } else { Vec::new() });
         self.kernels.update(&self.model);
         for group in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups) {
             group.relocate(&self.kernels, &self.document);

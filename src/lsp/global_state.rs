@@ -152,9 +152,7 @@ impl GlobalState {
 
     /// Publishes the diagnostics of an open file if they changed.
     fn publish(&mut self, uri: &Uri) {
-        // Without a verdict there is nothing to show, and no reason to parse.
-        let concerned = |file: &&mut FileState| file.outcome.is_some() || !file.published.is_empty();
-        let Some(file) = self.files.get_mut(uri).filter(concerned) else { return };
+        let Some(file) = self.files.get_mut(uri) else { return };
         bring_up_to_date(file);
         let diagnostics = diagnostics(uri, file, &self.client);
         if *file.published == diagnostics {

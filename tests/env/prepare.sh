@@ -126,3 +126,20 @@ prepare_stylua() {
   mkdir -p "$folder"
   npm install --silent --no-audit --no-fund --prefix "$folder" "$STYLUA_PACKAGE" && echo "$STYLUA_PACKAGE" >"$folder/.warpsmith-tests"
 }
+
+# Sources of other projects, unpacked and never imported.
+prepare_real_files() {
+  local folder=$CACHE/real-files requirements=$ROOT/tests/env/requirements-real-files.txt pins fresh wheel
+  pins=$(key "$requirements")
+  stamped "$folder" "$pins" && return
+  note 'downloading Triton files of other projects'
+  fresh=$folder.$$
+  rm -rf "$fresh"
+  mkdir -p "$fresh" &&
+    "$CACHE/py/bin/python" -m pip download --quiet --no-deps --only-binary :all: --no-cache-dir \
+      --dest "$fresh" -r "$requirements" || { rm -rf "$fresh"; return 1; }
+  for wheel in "$fresh"/*.whl; do
+    "$CACHE/py/bin/python" -I -m zipfile -e "$wheel" "$fresh" && rm "$wheel" || { rm -rf "$fresh"; return 1; }
+  done
+  echo "$pins" >"$fresh/.warpsmith-tests" && replace "$fresh" "$folder" || { rm -rf "$fresh"; return 1; }
+}

@@ -9,6 +9,7 @@ use tower_lsp::ls_types::{
 
 use super::execute_command::{CANCEL, CHECK, command};
 use crate::judge::{Code, draft_comment};
+use crate::lint::Edit;
 use crate::lsp::actions::ieee_dot::{self, ieee_dot};
 use crate::lsp::actions::{describe, repro};
 use crate::lsp::convert::{bytes_from, range_to};
@@ -23,6 +24,8 @@ pub(crate) fn code_action(snapshot: &Snapshot, params: &CodeActionParams) -> Opt
     let mut actions: CodeActionResponse = Vec::new();
     if snapshot.client.code_action_literals && wanted(params, &CodeActionKind::QUICKFIX) {
         actions.extend(ieee_fix(snapshot, file, params, &asked).map(CodeActionOrCommand::CodeAction));
+        let of_lints = lint_fixes(snapshot, file, params, &asked).into_iter();
+        actions.extend(of_lints.map(CodeActionOrCommand::CodeAction));
     }
     if snapshot.client.code_action_literals && wanted(params, &CodeActionKind::REFACTOR_REWRITE) {
         actions.extend(describe(snapshot, file, params, &asked).map(CodeActionOrCommand::CodeAction));
@@ -84,10 +87,10 @@ fn ieee_fix(
         let line = group.anchor.resolve(&file.kernels, &file.document).filter(|line| touches(line, asked))?;
         ieee_dot(&text, line)
     })?;
-    let edit = TextEdit {
+    let edit = vec![TextEdit {
         range: range_to(&file.document, &(insertion.at..insertion.at), snapshot.client.encoding),
         new_text: insertion.text.to_owned(),
-    };
+    }];
     let code = Some(NumberOrString::String(Code::Tf32.name()));
     let fixed: Vec<_> =
         params.context.diagnostics.iter().filter(|shown| shown.code == code).cloned().collect();
@@ -101,6 +104,39 @@ fn ieee_fix(
     })
 }
 
+/// The fixes of the static findings in the range.
+fn lint_fixes(
+    snapshot: &Snapshot,
+    file: &FileState,
+    params: &CodeActionParams,
+    asked: &ops::Range<usize>,
+) -> Vec<CodeAction> {
+    let mut actions = Vec::new();
+    for lint in file.lints.iter().filter(|lint| touches(&lint.range, asked)) {
+        let code = Some(NumberOrString::String(lint.rule.name.to_owned()));
+        let range = range_to(&file.document, &lint.range, snapshot.client.encoding);
+        let shown = params.context.diagnostics.iter();
+        let fixed: Vec<_> =
+            shown.filter(|shown| shown.code == code && shown.range == range).cloned().collect();
+        for fix in &lint.fixes {
+            let edit = |edit: &Edit| TextEdit {
+                range: range_to(&file.document, &edit.range, snapshot.client.encoding),
+                new_text: edit.text.clone(),
+            };
+            let edits = fix.edits.iter().map(edit).collect();
+            actions.push(CodeAction {
+                title: fix.title.clone(),
+                kind: Some(CodeActionKind::QUICKFIX),
+                diagnostics: (!fixed.is_empty()).then(|| fixed.clone()),
+                edit: Some(workspace_edit(snapshot, file, &params.text_document.uri, edits)),
+                is_preferred: Some(lint.fixes.len() == 1),
+                ..CodeAction::default()
+            });
+        }
+    }
+    actions
+}
+
 /// A drafted comment above the function that launches the kernel in the range.
 fn describe(
     snapshot: &Snapshot,
@@ -111,7 +147,7 @@ fn describe(
     let kernel = file.model.kernels.iter().find(|kernel| touches(&kernel.range, asked))?;
     let draft = draft_comment(file.path.as_deref()?, &file.document.text(), &file.model, kernel)?;
     let range = range_to(&file.document, &(draft.at..draft.at), snapshot.client.encoding);
-    let edit = TextEdit { range, new_text: draft.text };
+    let edit = vec![TextEdit { range, new_text: draft.text }];
     Some(CodeAction {
         title: describe::TITLE.to_owned(),
         kind: Some(CodeActionKind::REFACTOR_REWRITE),
@@ -121,10 +157,10 @@ fn describe(
 }
 
 /// With the version it was made for, where the client understands that.
-fn workspace_edit(snapshot: &Snapshot, file: &FileState, uri: &Uri, edit: TextEdit) -> WorkspaceEdit {
+fn workspace_edit(snapshot: &Snapshot, file: &FileState, uri: &Uri, edits: Vec<TextEdit>) -> WorkspaceEdit {
     if !snapshot.client.document_changes {
         return WorkspaceEdit {
-            changes: Some(HashMap::from([(uri.clone(), vec![edit])])),
+            changes: Some(HashMap::from([(uri.clone(), edits)])),
             ..WorkspaceEdit::default()
         };
     }
@@ -132,7 +168,7 @@ fn workspace_edit(snapshot: &Snapshot, file: &FileState, uri: &Uri, edit: TextEd
     WorkspaceEdit {
         document_changes: Some(DocumentChanges::Edits(vec![TextDocumentEdit {
             text_document: OptionalVersionedTextDocumentIdentifier { uri: uri.clone(), version },
-            edits: vec![OneOf::Left(edit)],
+            edits: edits.into_iter().map(OneOf::Left).collect(),
         }])),
         ..WorkspaceEdit::default()
     }

@@ -15,5 +15,9 @@ pub(crate) fn did_open(state: &mut GlobalState, params: DidOpenTextDocumentParam
         state.cancel_check(&document.uri);
         state.touched.insert(document.uri.clone());
     }
+    // Static findings stand before any run.
+    if !file.lints.is_empty() {
+        state.touched.insert(document.uri.clone());
+    }
     state.files.insert(document.uri, file);
 }

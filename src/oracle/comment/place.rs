@@ -118,6 +118,10 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, CommentError> {
 fn content(text: &str, range: &Range<usize>) -> Option<Range<usize>> {
     let comment = text.get(range.clone())?;
     let rest = comment.strip_prefix('#')?.trim_start().strip_prefix("warpsmith:")?;
+    // `allow(rule) reason` speaks of a static finding and describes nothing.
+    if rest.trim_start().strip_prefix("allow").is_some_and(|rest| rest.trim_start().starts_with('(')) {
+        return None;
+    }
     Some(range.end - rest.len()..range.end)
 }
 
