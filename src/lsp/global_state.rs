@@ -25,6 +25,11 @@ use super::settings::Settings;
 use crate::judge::Code;
 use crate::judge::check::Checker;
 
+/// Some 1,500 lines, which take a few tens of milliseconds to parse.
+const LONG_TEXT_BYTES: usize = 60_000;
+/// Between an edit of a long text and the look at it, if no other edit comes.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// How long things wait. Tests shorten or stretch these.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -77,6 +82,8 @@ pub(crate) struct GlobalState {
     pub(crate) hint_refresh: LensRefresh,
     /// Files whose diagnostics may have changed in this turn.
     pub(crate) touched: BTreeSet<Uri>,
+    /// Long files that are being edited: looked at when the typing pauses.
+    paused: HashMap<Uri, Instant>,
     status: Option<ServerStatusParams>,
     pub(crate) initialized: bool,
 }
@@ -101,6 +108,7 @@ impl GlobalState {
             refresh: LensRefresh::default(),
             hint_refresh: LensRefresh::default(),
             touched: BTreeSet::new(),
+            paused: HashMap::new(),
             status: None,
             initialized: false,
         }
@@ -128,7 +136,11 @@ impl GlobalState {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let refresh = self.refresh.deadline().filter(|_| self.client.lens_refresh);
         let hints = self.hint_refresh.deadline().filter(|_| self.client.hint_refresh);
-        [self.scheduler.deadline(), self.progress_deadline(), refresh, hints].into_iter().flatten().min()
+        let paused = self.paused.values().min().copied();
+        [self.scheduler.deadline(), self.progress_deadline(), refresh, hints, paused]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The end of a turn: what is due is done, what changed is told.
@@ -137,6 +149,11 @@ impl GlobalState {
         let actions = self.scheduler.tick(now);
         self.perform(actions);
         self.tick_progress(now);
+        let over = |due: &Instant| *due <= now;
+        let rested: Vec<Uri> =
+            self.paused.iter().filter(|(_, due)| over(due)).map(|(uri, _)| uri.clone()).collect();
+        self.paused.retain(|_, due| !over(due));
+        self.touched.extend(rested);
         for uri in std::mem::take(&mut self.touched) {
             self.publish(&uri);
         }
@@ -147,6 +164,17 @@ impl GlobalState {
         }
         if self.client.hint_refresh && self.hint_refresh.tick(now) {
             self.context.outbox.request(ClientRequest::RefreshHints);
+        }
+    }
+
+    /// A file was edited. To parse a long one takes longer than the next keystroke, so that waits for a pause.
+    pub(crate) fn edited(&mut self, uri: Uri) {
+        let is_long =
+            self.files.get(&uri).is_some_and(|file| file.document.rope().len_bytes() > LONG_TEXT_BYTES);
+        if is_long {
+            self.paused.insert(uri, Instant::now() + PAUSE);
+        } else {
+            self.touched.insert(uri);
         }
     }
 

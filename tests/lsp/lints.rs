@@ -136,3 +136,18 @@ fn a_comment_with_a_reason_allows_a_finding() {
     );
     assert!(server.diagnostics().diagnostics.is_empty());
 }
+
+/// A text that takes longer to parse than a keystroke is looked at once the typing pauses, and then as it is.
+#[test]
+fn a_long_text_is_looked_at_when_the_typing_pauses() {
+    let mut server = Server::start();
+    let uri = server.open("long.py", &format!("{}\n{}", odd(), "# filler\n".repeat(8_000)));
+    let first = only(&server.diagnostics()).clone();
+    for version in 2..12 {
+        server.edit(&uri, version, (0, 0), (0, 0), "# above\n");
+    }
+    let moved = server.diagnostics();
+    assert_eq!(moved.version, Some(11), "one look for all edits");
+    assert_eq!(only(&moved).range.start.line, first.range.start.line + 10);
+    assert_eq!(server.ignore_unread(), 0);
+}
