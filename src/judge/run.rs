@@ -30,7 +30,7 @@ use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{
-    Autotune, CaseMade, Event, InterpreterOptions, Outcome, ProgramOrder, Ran, Request, Run,
+    Autotune, CaseMade, Event, InterpreterOptions, Outcome, OutputSpec, ProgramOrder, Ran, Request, Run,
 };
 use crate::spec::Dtype;
 
@@ -332,17 +332,9 @@ impl<W: Worker> CheckRun<'_, W> {
             }
             let outputs = prepared.as_ref().map_or(&[][..], |prepared| &prepared.request.outputs);
             let circumstances = Circumstances {
-                case: &case,
-                outputs,
-                seed: self.seed,
                 elapsed_ms: started.elapsed().as_secs_f64() * 1e3,
-                wall_s: self.means.case_wall_s(),
-                on_gpu: self.means.gpu().is_some(),
-                may_use_tf32: self.source.has_dot,
                 trials: &trials,
-                must_be_deterministic: self
-                    .variant(&case)
-                    .is_some_and(|variant| variant.definition.extras.deterministic),
+                ..self.circumstances(&case, outputs)
             };
             let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
             let record = self.seen_from_head(record, prepared.as_ref()).await;
@@ -364,6 +356,23 @@ impl<W: Worker> CheckRun<'_, W> {
             self.release(prepared).await;
         }
         records
+    }
+
+    /// What is known of a case of this check, before it took any time and without trials.
+    pub(super) fn circumstances<'c>(&self, case: &'c Case, outputs: &'c [OutputSpec]) -> Circumstances<'c> {
+        Circumstances {
+            case,
+            outputs,
+            seed: self.seed,
+            elapsed_ms: 0.0,
+            wall_s: self.means.case_wall_s(),
+            on_gpu: self.means.gpu().is_some(),
+            may_use_tf32: self.source.has_dot,
+            trials: &[],
+            must_be_deterministic: self
+                .variant(case)
+                .is_some_and(|variant| variant.definition.extras.deterministic),
+        }
     }
 
     /// Whether a case takes so much of a GPU that there may be no room for it.

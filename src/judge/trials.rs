@@ -2,7 +2,7 @@
 //!
 //! The judge compares bits on its own copies; that a call differs from another is never a process's claim.
 
-use super::assess::{self, Circumstances, Ended};
+use super::assess::{self, Ended};
 use super::inputs::Prepared;
 use super::load::Candidate;
 use super::means::Means;
@@ -250,17 +250,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     fn passes(&self, case: &Case, prepared: &Prepared, ended: &Ended) -> bool {
-        let circumstances = Circumstances {
-            case,
-            outputs: &prepared.request.outputs,
-            seed: self.seed,
-            elapsed_ms: 0.0,
-            wall_s: self.means.case_wall_s(),
-            on_gpu: self.means.gpu().is_some(),
-            may_use_tf32: self.source.has_dot,
-            trials: &[],
-            must_be_deterministic: false,
-        };
+        let circumstances = self.circumstances(case, &prepared.request.outputs);
         matches!(ended, Ended::Read)
             || assess::assess(circumstances, ended.clone()).verdict == Verdict::Passed
     }

@@ -16,7 +16,7 @@ use self::baseline::Baseline;
 pub use self::baseline::BaselineChoice;
 use self::cases::{BenchCase, bench_cases, is_judged};
 pub(super) use self::gpu::BenchGpu;
-use super::assess::{self, Circumstances, Ended};
+use super::assess::{self, Ended};
 use super::check::{CheckEvent, CheckOptions};
 use super::device_faults;
 use super::inputs::Prepared;
@@ -158,17 +158,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     async fn record_of(&self, of: &BenchCase<'_>, prepared: &Prepared, ended: Ended) -> CaseRecord {
-        let circumstances = Circumstances {
-            case: &of.case,
-            outputs: &prepared.request.outputs,
-            seed: self.seed,
-            elapsed_ms: 0.0,
-            wall_s: self.means.case_wall_s(),
-            on_gpu: self.means.gpu().is_some(),
-            may_use_tf32: self.source.has_dot,
-            trials: &[],
-            must_be_deterministic: false,
-        };
+        let circumstances = self.circumstances(&of.case, &prepared.request.outputs);
         let record = unstated::eased(assess::assess(circumstances, ended), self.oracle);
         self.seen_from_head(record, Some(prepared)).await
     }
