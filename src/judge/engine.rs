@@ -292,6 +292,7 @@ impl Engine {
                 let _ = events.send(CheckEvent::CaseRejudged { record: Arc::new(record) });
             }
         }
+        report.timeline.judged = Some(milliseconds_since(began));
         self.time(&run, (request, ready), &definitions, (&mut outcomes, &mut report)).await;
         run.close_reference().await;
         report.timeline.first_verdict = outcomes.first_verdict_ms;

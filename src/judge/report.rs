@@ -188,8 +188,11 @@ impl Report {
         };
         self.timeline.loaded = earliest(|timeline| timeline.loaded);
         self.timeline.first_verdict = earliest(|timeline| timeline.first_verdict);
-        self.timeline.end =
-            judged.iter().filter_map(|part| part.timeline.end).max_by(f64::total_cmp).or(self.timeline.end);
+        let latest = |pick: fn(&Timeline) -> Option<f64>| {
+            judged.iter().filter_map(|part| pick(&part.timeline)).max_by(f64::total_cmp)
+        };
+        self.timeline.judged = latest(|timeline| timeline.judged);
+        self.timeline.end = latest(|timeline| timeline.end).or(self.timeline.end);
         for part in &judged {
             self.provenance.described_by.extend(part.provenance.described_by.clone());
         }

@@ -311,6 +311,8 @@ pub struct Timeline {
     /// The file was imported; in a fresh worker, after torch and Triton.
     pub loaded: Option<f64>,
     pub first_verdict: Option<f64>,
+    /// Every case is judged; what comes after is timing.
+    pub judged: Option<f64>,
     pub end: Option<f64>,
 }
 

@@ -310,7 +310,8 @@ impl GlobalState {
             );
             return;
         };
-        tracing::info!(generation = job.generation, verdict = report.verdict.words(), "check ended");
+        let verdict = report.verdict.words();
+        tracing::info!(generation = job.generation, verdict, timeline = ?report.timeline, "check ended");
         if let Some(finding) = first_obstacle(&report) {
             tracing::info!(generation = job.generation, code = finding.code.name(), "{}", finding.message);
         }

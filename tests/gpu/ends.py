@@ -8,6 +8,8 @@ from .support import HEADER, Bench, check, contains, equal, output, tensor
 
 __all__ = ["ALL"]
 
+# Elements of a case that is judged on the GPU as well: smaller ones are judged on the CPU.
+LARGE = 1 << 18
 # 64 GiB behind the tensor nothing is mapped.
 FAR = "tl.store(y_ptr + (at.to(tl.int64) + (1 << 34)), x, mask=at < n)"
 
@@ -198,9 +200,9 @@ def a_case_too_large_for_the_gpu(bench: Bench) -> None:
 @test
 def a_reference_too_large_for_the_gpu(bench: Bench) -> None:
     bench.worker.define(
-        "vast", "import torch\ndef run(x):\n    return x + torch.zeros(1 << 40, device=x.device)[:4]\n"
+        "vast", f"import torch\ndef run(x):\n    return x + torch.zeros(1 << 40, device=x.device)[:{LARGE}]\n"
     )
-    case = bench.case([4], definition="vast")
+    case = bench.case([LARGE], definition="vast")
     bench.run(bench.opened("def kernel_fn(x):\n    return x * 1\n"), case)
     equal(bench.worker.compare(case)["failed"]["code"], "out-of-memory")
     bench.still_works()
@@ -209,10 +211,10 @@ def a_reference_too_large_for_the_gpu(bench: Bench) -> None:
 @test
 def a_reference_that_breaks_the_context(bench: Bench) -> None:
     worker = bench.own_worker()
-    worker.define("bad", "import torch\ndef run(x):\n    return x[torch.full((4,), 10**6)]\n")
+    worker.define("bad", f"import torch\ndef run(x):\n    return x[torch.full(({LARGE},), 10**9)]\n")
     runner = worker.fresh("runner")
     check("done" in worker.open_source("def kernel_fn(x):\n    return x * 2\n", runner), "open")
-    case = worker.prepare("bad", [tensor("x", [4])], [output("y", [4])])
+    case = worker.prepare("bad", [tensor("x", [LARGE])], [output("y", [LARGE])])
     check("done" in worker.run_case(runner, case), "run")
     equal(worker.compare(case)["failed"]["code"], "judge-died")
     # The next judge knows the other definitions.
