@@ -2,11 +2,11 @@
 
 Algorithm: a program owns a tile of queries and walks over tiles of keys and values with a running maximum, a
 running sum and an accumulator, both rescaled when the maximum grows (online softmax, as in FlashAttention).
-Scores are kept in base 2, so that the exponential is one instruction and the scale is part of the subtraction
-before it. Only tiles of keys on the diagonal of a causal mask or at the end of the sequence are masked, and
-those ahead of a causal mask are never read. Programs start with the last queries of all sequences, which have
-the most to do, so that none of those is left running alone at the end. Probabilities are rounded to the dtype
-of V for the second product; everything else is float32.
+Scores are kept in base 2, so that the exponential is one instruction. Only tiles of keys on the diagonal of a
+causal mask or at the end of the sequence are masked, and those ahead of a causal mask are never read.
+Programs start with the last queries of all sequences, which have the most to do, so that none of those is
+left running alone at the end. Probabilities are rounded to the dtype of V for the second product; everything
+else is float32.
 
 Must move: 4 * batch * heads * seq * head_dim * itemsize bytes (keys and values are read again by each tile
 of queries, from L2), and compute 4 * batch * heads * seq**2 * head_dim flops, half of it when causal. The
@@ -243,8 +243,8 @@ def kernel_fn(
         num_warps=num_warps,
         num_stages=num_stages,
         maxnreg=registers,
-        # Fused with its subtraction, the product of a score and the scale is not rounded as in the maximum: of
-        # scores around 1e30 what is left above it overflows in the exponential.
+        # Fused with its subtraction, the product of a score and the scale is not rounded as in the maximum:
+        # of scores around 1e30 what is left above it overflows in the exponential.
         enable_fp_fusion=False,
     )
     return y
