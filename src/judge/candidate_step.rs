@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use tokio::sync::mpsc;
 
+use super::ahead::Ahead;
 use super::assess::Ended;
 use super::check::CheckEvent;
 use super::inputs::Prepared;
@@ -28,7 +29,7 @@ impl<W: Worker> CheckRun<'_, W> {
     pub(super) async fn run_all(
         &self,
         first: Candidate,
-        progress: &Mutex<Progress>,
+        (progress, ahead): (&Mutex<Progress>, &Ahead),
         mut queue: mpsc::Receiver<ToRun>,
         to_compare: mpsc::Sender<ToCompare>,
     ) {
@@ -46,6 +47,9 @@ impl<W: Worker> CheckRun<'_, W> {
                     let candidate = serving.candidate.as_ref();
                     let running = self.run_whole_case(candidate, &case, &prepared, &mut trials);
                     let ended = self.with_progress(index, &prepared.request.case, running).await;
+                    if let Ended::Ran { ran, .. } = &ended {
+                        ahead.has_run(index, ran);
+                    }
                     (Some(prepared), ended)
                 }
             };

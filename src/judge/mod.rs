@@ -1,6 +1,7 @@
 //! The judge: which cases, which seeds, which tolerances, what the verdict is. Everything here is
 //! testable without a GPU or Python; processes belong to `runner/`.
 
+mod ahead;
 mod assess;
 mod assess_trials;
 pub mod bench;

@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::ahead::{self, Ahead};
 use super::assess::{self, Circumstances, Ended};
 use super::check::CheckEvent;
 use super::comparison::{bounds_only, depends_on_more, note_full_run, without_truth};
@@ -30,7 +31,8 @@ use super::{Case, CaseRecord, Coverage, Finding, NotRun, Stage, Verdict};
 use crate::oracle::{Oracle, Variant};
 use crate::runner::Worker;
 use crate::runner::protocol::{
-    Autotune, CaseMade, Event, InterpreterOptions, Outcome, OutputSpec, ProgramOrder, Ran, Request, Run,
+    Argument, Autotune, CaseMade, Event, InterpreterOptions, Outcome, OutputSpec, ProgramOrder, Ran, Request,
+    Run,
 };
 use crate::spec::Dtype;
 
@@ -140,11 +142,18 @@ impl<W: Worker> CheckRun<'_, W> {
         let progress = Mutex::new(Progress::default());
         let (to_run, run_queue) = mpsc::channel(AHEAD);
         let (to_compare, compare_queue) = mpsc::channel(AHEAD);
-        let (_, _, cases) = tokio::join!(
-            self.prepare_all(plan.cases, &progress, to_run),
-            self.run_all(candidate, &progress, run_queue, to_compare),
-            self.compare_all(&progress, compare_queue),
-        );
+        let others = Ahead::new(&plan.cases, ahead::lanes());
+        let parameters = candidate.parameters.clone();
+        let judged = async {
+            let judged = tokio::join!(
+                self.prepare_all(plan.cases, &progress, to_run),
+                self.run_all(candidate, (&progress, &others), run_queue, to_compare),
+                self.compare_all(&progress, compare_queue),
+            );
+            others.end();
+            judged
+        };
+        let ((_, _, cases), ()) = tokio::join!(judged, self.compile_ahead(&others, &parameters));
         let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcomes.cases = cases;
         outcomes.first_verdict_ms = progress.first_verdict_ms;
@@ -228,11 +237,7 @@ impl<W: Worker> CheckRun<'_, W> {
             case: prepared.request.case.clone(),
             arguments: match &prepared.drawn {
                 Some(drawn) => drawn.candidate.clone(),
-                None => variant
-                    .arguments(parameters)
-                    .into_iter()
-                    .chain(self.oracle.destination_arguments())
-                    .collect(),
+                None => self.arguments(variant, parameters),
             },
             wall_s: manner.wall_s.unwrap_or_else(|| self.means.case_wall_s()),
             interpreter: InterpreterOptions {
@@ -264,6 +269,12 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(Outcome::Failed { code, message }) => Ended::Failed { code, message },
             Err(error) => judge_ended(error.to_string()),
         }
+    }
+
+    /// What the entry is called with.
+    pub(super) fn arguments(&self, variant: &Variant, parameters: &[String]) -> Vec<Argument> {
+        let inputs = variant.arguments(parameters).into_iter();
+        inputs.chain(self.oracle.destination_arguments()).collect()
     }
 
     /// A case and, in the stage of determinism, everything that is tried with it afterwards.

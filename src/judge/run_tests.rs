@@ -27,6 +27,7 @@ struct FakeWorker {
     closed: Notify,
     events: broadcast::Sender<Event>,
     import: fn(u64) -> Outcome,
+    compile_hangs: bool,
 }
 
 impl FakeWorker {
@@ -40,6 +41,7 @@ impl FakeWorker {
             closed: Notify::new(),
             events: broadcast::channel(16).0,
             import: |_| done(json!({"parameters": [], "import_ms": 1.0})),
+            compile_hangs: false,
         }
     }
 
@@ -87,6 +89,14 @@ impl Worker for FakeWorker {
                     .map(|_| json!({"name": "out", "elements": 9, "elements_compared": 9}))
                     .collect();
                 done(json!({"outputs": outputs, "inputs_changed": []}))
+            }
+            Request::Compile(compile) => {
+                self.note("compile");
+                assert_eq!(compile.inputs.len(), 1);
+                if self.compile_hangs {
+                    std::future::pending::<()>().await;
+                }
+                done(json!({}))
             }
             Request::Recopy(_) => done(json!({"copied": [true]})),
             Request::Redraw { .. } | Request::Retake(_) => {
@@ -170,6 +180,20 @@ async fn run_with(
     plan: Plan,
     cancel: &CancellationToken,
 ) -> (Outcomes, Vec<CheckEvent>) {
+    let run = async |run: &CheckRun<'_, FakeWorker>| {
+        let candidate = run.load().await.unwrap_or_else(|finding| panic!("{}", finding.message));
+        run.run(candidate, plan).await
+    };
+    in_check(means, worker, cancel, run).await
+}
+
+/// Does something in a check of softmax.
+async fn in_check<T>(
+    means: &Means,
+    worker: &FakeWorker,
+    cancel: &CancellationToken,
+    what: impl AsyncFnOnce(&CheckRun<'_, FakeWorker>) -> T,
+) -> (T, Vec<CheckEvent>) {
     let oracle = Oracle {
         label: OracleLabel { rung: 0, label: "AutoKernel softmax · torch ref".to_owned() },
         entry: "kernel_fn".to_owned(),
@@ -203,14 +227,13 @@ async fn run_with(
         events: &events,
         cancel,
     };
-    let candidate = run.load().await.unwrap_or_else(|finding| panic!("{}", finding.message));
-    let outcomes = run.run(candidate, plan).await;
+    let done = what(&run).await;
     drop(events);
     let mut seen = Vec::new();
     while let Some(event) = receiver.recv().await {
         seen.push(event);
     }
-    (outcomes, seen)
+    (done, seen)
 }
 
 async fn run_to_end(worker: &FakeWorker, sweeps: usize) -> Outcomes {
@@ -453,4 +476,74 @@ async fn a_kernel_that_ends_every_context_is_not_tried_for_ever() {
     let wrong = outcomes.cases.iter().filter(|record| record.verdict == Verdict::Wrong).count();
     assert_eq!(wrong as u32, CRASH_LIMIT);
     assert!(outcomes.not_run.iter().any(|line| line.why == "too many earlier cases crashed"));
+}
+
+/// What the judged process says of a call of so many milliseconds.
+fn ran(run_ms: f64) -> Ran {
+    let Outcome::Done(mut value) = right() else { unreachable!("it is right") };
+    value["run_ms"] = json!(run_ms);
+    serde_json::from_value(value).unwrap()
+}
+
+#[tokio::test]
+async fn others_compile_ahead_once_the_judged_process_is_seen_to_compile() {
+    for (means, run_ms, lanes, compiled) in [
+        (on_gpu(), 900.0, 3, 8),
+        (on_gpu(), 90.0, 3, 0),
+        (on_gpu(), 900.0, 0, 0),
+        (Means::Interpreter, 900.0, 3, 0),
+    ] {
+        let worker = FakeWorker::new(|_| right());
+        let cancel = CancellationToken::new();
+        let compile = async |run: &CheckRun<'_, FakeWorker>| {
+            let ahead = Ahead::new(&plan(9).cases, lanes);
+            let going = run.compile_ahead(&ahead, &[]);
+            let judging = async {
+                // The second case is met by then; what is left is shared, and the tensors larger than memory are not met.
+                ahead.has_run(1, &ran(run_ms));
+                while worker.count("compile") < compiled {
+                    tokio::task::yield_now().await;
+                }
+                ahead.end();
+            };
+            tokio::join!(going, judging);
+        };
+        in_check(&means, &worker, &cancel, compile).await;
+        let opened = if compiled > 0 { lanes } else { 0 };
+        assert_eq!((worker.count("compile"), worker.count("open")), (compiled, opened), "{run_ms} {lanes}");
+        assert_eq!(worker.count("close"), opened, "they end before anything is timed");
+    }
+}
+
+#[tokio::test]
+async fn those_ahead_end_with_the_judged_process_or_the_check() {
+    for is_cancelled in [false, true] {
+        let worker = FakeWorker { compile_hangs: true, ..FakeWorker::new(|_| right()) };
+        let cancel = CancellationToken::new();
+        let compile = async |run: &CheckRun<'_, FakeWorker>| {
+            let ahead = Ahead::new(&plan(9).cases, 2);
+            let judging = async {
+                ahead.has_run(0, &ran(900.0));
+                while worker.count("compile") < 2 {
+                    tokio::task::yield_now().await;
+                }
+                if is_cancelled { cancel.cancel() } else { ahead.end() }
+            };
+            tokio::join!(run.compile_ahead(&ahead, &[]), judging);
+        };
+        in_check(&on_gpu(), &worker, &cancel, compile).await;
+        assert_eq!(worker.count("close"), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_does_not_open_again_is_not_compiled_ahead() {
+    let worker = FakeWorker { import: |_| died("exit"), ..FakeWorker::new(|_| right()) };
+    let compile = async |run: &CheckRun<'_, FakeWorker>| {
+        let ahead = Ahead::new(&plan(9).cases, 2);
+        ahead.has_run(0, &ran(900.0));
+        run.compile_ahead(&ahead, &[]).await;
+    };
+    in_check(&on_gpu(), &worker, &CancellationToken::new(), compile).await;
+    assert_eq!((worker.count("compile"), worker.count("close")), (0, 2));
 }

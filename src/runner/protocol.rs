@@ -63,6 +63,8 @@ pub enum Request {
     Retake(Retake),
     /// The candidate runs on a prepared case. Done: [`Ran`].
     Run(Run),
+    /// A candidate meets a case without a call of its own being judged. Done: `{}`.
+    Compile(Compile),
     /// The judge compares what the candidate left in the output memory with the reference, which it
     /// computes only now. Done: [`Compared`].
     Compare(Compare),

@@ -1,5 +1,8 @@
 """The tests on a GPU, by name: values and verdicts. Ends of contexts and processes are in `ends.py`."""
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 from .kernels import INTO_DESTINATION, MODULE, PROBLEM, SOFTMAX_KERNEL, TUNED, double_kernel
@@ -51,6 +54,25 @@ def a_right_softmax_and_its_launch(bench: Bench) -> None:
         equal((errors["violations"], errors["unwritten"], errors["elements_compared"]), (0, 0, 33_000))
         nulls = {null["name"]: null["violations"] for null in errors["null_candidates"]}
         check(all(nulls[name] > 10_000 for name in ("zeros", "mean", "other-seed")), str(nulls))
+
+
+@test
+def compiled_ahead_in_another_process(bench: Bench) -> None:
+    """Nothing is launched there, and nothing is left to compile."""
+    cache = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
+    # No other run of these tests has met this kernel.
+    source = SOFTMAX_KERNEL.replace("softmax_kernel", f"softmax_kernel_{time.time_ns()}")
+    ahead = bench.opened(source)
+    described = {"inputs": [tensor("x", [33, 1000])], "outputs": [], "wall_s": 60.0}
+    arguments = [{"parameter": "x", "input": "x"}]
+    before = set(cache.glob("*/*.cubin"))
+    equal(bench.ask_done("compile", runner=ahead, arguments=arguments, **described), {})
+    compiled = set(cache.glob("*/*.cubin"))
+    equal(len(compiled - before), 1)
+    case = bench.case([33, 1000], definition="softmax")
+    bench.run(bench.opened(source), case)
+    equal(set(cache.glob("*/*.cubin")), compiled)
+    equal(bench.compare(case)["outputs"][0]["unwritten"], 0)
 
 
 @test(anywhere=True)

@@ -49,6 +49,21 @@ class OnFakeGpu(unittest.TestCase):
             self.assertEqual(compared["outputs"][0]["violations"], 1)
             self.assertEqual(compared["inputs_changed"], ["x"])
 
+    def test_compiling_ahead_runs_the_entry_and_says_nothing(self) -> None:
+        worker = self.started()
+        fields = {"inputs": [tensor("x", [8, 8])], "outputs": [], "wall_s": 9.0}
+        fields["arguments"] = [{"parameter": "x", "input": "x"}]
+        for source in (RIGHT, "def kernel_fn(x):\n    raise ValueError(float(x.sum()))\n"):
+            runner = worker.fresh("runner")
+            self.assertIn("done", worker.open_source(source, runner))
+            self.assertEqual(worker.ask("compile", runner=runner, **fields)["done"], {})
+        dies = worker.fresh("runner")
+        worker.open_source("import os\ndef kernel_fn(x):\n    os._exit(3)\n", dies)
+        self.assertEqual(worker.ask("compile", runner=dies, **fields)["died"]["status"], 3)
+        self.assertEqual(worker.ask("compile", runner="none", **fields)["failed"]["code"], "unknown-runner")
+        _, compared = self.ran(worker, RIGHT)
+        self.assertEqual(compared["outputs"][0]["violations"], 0)
+
     def test_memory_that_cannot_be_opened(self) -> None:
         worker = self.started(WARPSMITH_FAKE_GPU_FAULT="ipc")
         warm = worker.event("warm")["device"]

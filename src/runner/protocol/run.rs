@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CaseId, RunnerId};
+use super::{CaseId, InputSpec, OutputSpec, RunnerId};
 
 /// One call of the entry on a prepared case.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +19,19 @@ pub struct Run {
     pub hold: bool,
     /// Casts to float32 become casts to float64, and what is returned is handed over in float64.
     pub widened: bool,
+}
+
+/// A call of the entry on zeros, on a GPU, whose launches end after the compiler: Triton's cache on disk is filled for
+/// other processes of the same source.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compile {
+    pub runner: RunnerId,
+    /// Shapes, dtypes and strides; how they are filled stays with the supervisor.
+    pub inputs: Vec<InputSpec>,
+    pub outputs: Vec<OutputSpec>,
+    pub arguments: Vec<Argument>,
+    /// Wall clock after which the runner is killed, in seconds.
+    pub wall_s: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy
 import torch
 
-from . import event_clock, interpreter, memory, messages, timing
+from . import compiling, event_clock, interpreter, memory, messages, timing
 from .channel import Channel, Message
 from .device_stage import DeviceStage
 from .dtypes import by_name
@@ -119,6 +119,7 @@ class Candidate:
         handlers: dict[str, Callable[[Message, list[int]], Message]] = {
             "open": self.open,
             "run": self.run,
+            "compile": self.compile,
             "recopy": self.recopy,
             "probe": self.probe,
             **dict.fromkeys(timing.OPS, self.time),
@@ -194,6 +195,13 @@ class Candidate:
         except BaseException as error:
             return {"raised": self._raised_while_running(error, session)}
         return {"done": {"outputs": described, "run_ms": run_ms, **report}}
+
+    def compile(self, request: Message, _descriptors: list[int]) -> Message:
+        """Call the entry so that it only compiles; what becomes of it is nobody's business."""
+        if self.entry is not None:
+            with contextlib.suppress(Exception):
+                compiling.call_on_zeros(self.entry, self.positional_only, request)
+        return {"done": {}}
 
     def _make_module(self, arguments: dict[str, Any], options: Message) -> None:
         """Make the object of a KernelBench candidate, outside of what is judged. Raises Unusable."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar
 
+from . import compiling
 from .cuda_shim import forward
 from .errors import UserFiles
 
@@ -191,6 +192,8 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
     true_run: Callable[..., Any] = jit_function.run
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+        if compiling.is_active():
+            return forward(true_run, (self, *arguments), {"grid": grid, "warmup": True, **named})
         session = DeviceSession.current()
         if session is None:
             _count_one(not warmup)
@@ -219,6 +222,8 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
         runner = forward(true_item, (self, grid), {})
 
         def launch(*arguments: Any, **named: Any) -> Any:
+            if compiling.is_active():
+                return None
             session = DeviceSession.current()
             kernel = getattr(getattr(self, "src", None), "fn", None) or self
             if session is not None:
@@ -239,6 +244,8 @@ def choose_configurations(autotuner: type) -> None:
     true_run: Callable[..., Any] = autotuner.run
 
     def run(self: Any, *arguments: Any, **named: Any) -> Any:
+        if compiling.is_active():
+            return compiling.every_configuration(self, arguments, named)
         session = DeviceSession.current()
         if session is None:
             return forward(true_run, (self, *arguments), named)

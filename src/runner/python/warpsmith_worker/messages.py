@@ -221,6 +221,7 @@ TIME_CLAIMED = record({"calls": whole(1, 1 << 32), "claimed_us": microseconds})
 EXPECTED_DONE = {
     "open": OPENED,
     "run": RAN,
+    "compile": record({}),
     "recopy": RECOPIED,
     "probe": PROBED,
     "time-open": TIME_OPENED,

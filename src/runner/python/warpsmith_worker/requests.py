@@ -43,6 +43,7 @@ class Requests:
             "take": self._take,
             "retake": self._retake,
             "run": self._run,
+            "compile": self._compile,
             "recopy": self._recopy,
             "time": self._time,
             "ceilings": self._ceilings,
@@ -233,6 +234,26 @@ class Requests:
                 self._rearm_then_run(request, runner, case, inputs)
 
         self._with_case(request, run)
+
+    def _compile(self, request: Request) -> None:
+        if self.supervisor.device is None:
+            self.supervisor.reply(request, failed("no-device", _NO_DEVICE))
+            return
+        runner = self.supervisor.runners.get(request["runner"])
+        if runner is None:
+            self.supervisor.reply(
+                request, failed("unknown-runner", f"runner {request['runner']} is not open")
+            )
+            return
+        # Of the inputs what a compiler sees: how they are drawn is not for this process.
+        known = ("name", "dtype", "shape", "strides", "offset", "value")
+        inputs = [{name: item[name] for name in known if name in item} for item in request["inputs"]]
+        message = {"inputs": inputs, **_fields(request, "outputs", "arguments")}
+
+        def compiled(outcome: Outcome, _descriptors: list[int]) -> None:
+            self.supervisor.reply(request, outcome)
+
+        runner.submit(Job("compile", message, compiled, wall_s=float(request["wall_s"])))
 
     def _rearm_then_run(self, request: Request, runner: Runner, case: Case, inputs: list[Request]) -> None:
         """A case that ran before gets its inputs and poison back first."""
