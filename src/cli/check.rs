@@ -24,7 +24,9 @@ use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
 use crate::judge::{
     CaseRecord, Code, Engine, EngineOptions, Finding, Report, Stage, Verdict, record, unknown_name,
 };
+use crate::oracle::read_source;
 use crate::spec::Dtype;
+use crate::text::with_line_feeds;
 use crate::toolchain::managed::EnvironmentPolicy;
 use crate::toolchain::shell_word;
 
@@ -131,6 +133,7 @@ fn engine(args: &CheckArgs) -> Engine {
         python: args.python.clone(),
         environment: EnvironmentPolicy::from_flags(args.yes, args.no_setup, has_terminal()),
         dialogue: || Box::new(TerminalDialogue::new()),
+        in_background: false,
     })
 }
 
@@ -216,16 +219,13 @@ fn options(args: &CheckArgs) -> CheckOptions {
 
 pub(super) fn read_request(file: &Path, options: CheckOptions) -> Result<CheckRequest> {
     let path = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
-    if path.is_dir() {
-        bail!("{} is a folder; name the kernel files in it", file.display());
-    }
     if path.extension().is_some_and(|extension| extension == "cu" || extension == "cuh") {
         bail!("{} is a CUDA file; this version checks Triton kernels in Python files", file.display());
     }
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", file.display()))?;
-    let text = String::from_utf8(bytes).with_context(|| {
-        format!("{} is not UTF-8 and cannot be checked; save it as UTF-8", file.display())
-    })?;
+    if path.to_str().is_none() {
+        bail!("the path {} is no UTF-8; rename the file or folder", file.display());
+    }
+    let text = with_line_feeds(read_source(file)?);
     Ok(CheckRequest { path, text: text.into(), python: None, options })
 }
 

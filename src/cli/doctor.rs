@@ -112,6 +112,7 @@ fn trial(python: &Path) -> anyhow::Result<Check> {
         python: Some(python.to_owned()),
         environment: EnvironmentPolicy::Never,
         dialogue: || Box::new(TerminalDialogue::new()),
+        in_background: false,
     });
     let request = CheckRequest {
         path: PathBuf::from(TRIAL_PATH),

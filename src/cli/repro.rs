@@ -68,6 +68,7 @@ async fn checked(args: &ReproArgs, request: CheckRequest) -> Report {
         python: args.python.clone(),
         environment: EnvironmentPolicy::from_flags(false, false, has_terminal()),
         dialogue: || Box::new(TerminalDialogue::new()),
+        in_background: false,
     });
     let (events, mut receiver) = mpsc::unbounded_channel();
     let cancel = CancellationToken::new();

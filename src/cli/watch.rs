@@ -212,7 +212,9 @@ impl Watched {
 }
 
 fn contents(path: &Path) -> Contents {
-    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes))
+    // To open a pipe is to wait for whoever writes into it.
+    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    is_file.then(|| std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes))).flatten()
 }
 
 /// When a file was written, and whether it is the same one.

@@ -46,6 +46,8 @@ pub struct EngineOptions {
     pub environment: EnvironmentPolicy,
     /// Makes the other side of that: whom to ask, where to show progress.
     pub dialogue: fn() -> Box<dyn Dialogue>,
+    /// Nobody waits for a check: what else the user does comes first.
+    pub in_background: bool,
 }
 
 /// See the module's documentation.
@@ -76,14 +78,8 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Self {
         let surroundings = Surroundings::of_this_process();
         let devices = Devices::new(&surroundings);
-        Self {
-            options,
-            surroundings,
-            probes: Arc::default(),
-            workers: Workers::default(),
-            devices,
-            history: OnceLock::new(),
-        }
+        let workers = Workers::new(options.in_background);
+        Self { options, surroundings, probes: Arc::default(), workers, devices, history: OnceLock::new() }
     }
 
     /// For an editor: nothing is installed without being asked for.
@@ -92,6 +88,7 @@ impl Engine {
             python: None,
             environment: EnvironmentPolicy::Never,
             dialogue: || Box::new(Silent),
+            in_background: true,
         })
     }
 

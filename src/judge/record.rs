@@ -24,7 +24,7 @@ pub fn case_json(file: &Path, report: &Report, record: &CaseRecord) -> Value {
     let kernels: Vec<&str> = record.launches.iter().map(|launch| launch.kernel.as_str()).collect();
     json!({
         "schema": CASE_SCHEMA,
-        "file": file,
+        "file": file.to_string_lossy(),
         "entry": report.entry,
         "kernel": first.and_then(|finding| finding.kernel.clone()).or_else(|| kernels.first().map(|k| (*k).to_owned())),
         "oracle": report.oracle,
@@ -102,7 +102,7 @@ pub fn summary_json(file: &Path, report: &Report) -> Value {
     });
     json!({
         "schema": SUMMARY_SCHEMA,
-        "file": file,
+        "file": file.to_string_lossy(),
         "verdict": report.verdict,
         "exit": report.verdict.exit_code(),
         "oracle": report.oracle,

@@ -11,9 +11,10 @@ use super::module::{self, ModuleRun};
 use super::obstacles::launch_on_import_of_reference;
 use super::run::Source;
 use super::{Code, Finding};
-use crate::oracle::{ForeignFile, ModuleSize, Oracle, Reference};
+use crate::oracle::{ForeignFile, ModuleSize, Oracle, Reference, read_source};
 use crate::runner::copy_source;
 use crate::runner::protocol::ModuleSide;
+use crate::source::as_utf8;
 use crate::toolchain::{Memory, Places};
 
 /// Resident memory of one candidate: never more than this, and never more than half of what is free.
@@ -76,8 +77,8 @@ impl Sources<'_> {
                 self.source_of_reference(path, text, commit)?
             }
             ForeignFile::Other(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    let message = format!("the reference's file {} cannot be read: {error}", path.display());
+                let text = read_source(path).map_err(|error| {
+                    let message = format!("the reference's file cannot be used: {error}");
                     let place = oracle.place(&request.path, &request.text);
                     Box::new(Finding { place, ..Finding::plain(Code::ReferenceFailed, message) })
                 })?;
@@ -107,6 +108,7 @@ impl Sources<'_> {
 
     pub(super) fn source_of(&self, path: &Path, text: &str) -> Result<Source, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
+        let text = &*as_utf8(text);
         let copy = copy_source(&self.places.runs(), path, text).map_err(|error| failed(error.to_string()))?;
         Ok(Source {
             path: path.display().to_string(),

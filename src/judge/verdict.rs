@@ -394,6 +394,8 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
 }
 
 fn hash_of(path: &Path) -> Option<String> {
+    // To open a pipe is to wait for whoever writes into it.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
 }
 

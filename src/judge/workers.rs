@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::runner::{Supervisor, WorkerDevice, WorkerError};
+use crate::runner::{Supervisor, WorkerDevice, WorkerError, WorkerManner};
 
 /// A worker that served no check for this long is ended: it holds several hundred megabytes, and on a GPU a part of
 /// its memory.
@@ -23,9 +23,11 @@ pub(super) struct WorkerKey {
 }
 
 /// See the module's documentation.
-#[derive(Default)]
 pub(super) struct Workers {
     warm: Arc<Mutex<HashMap<WorkerKey, Warm>>>,
+    /// Interpreters run below the priority of what else the user does. Not on a GPU: there the host must keep up
+    /// with it, or times say nothing.
+    step_aside: bool,
 }
 
 struct Warm {
@@ -34,6 +36,10 @@ struct Warm {
 }
 
 impl Workers {
+    pub(super) fn new(step_aside: bool) -> Self {
+        Self { warm: Arc::default(), step_aside }
+    }
+
     /// The warm worker for this key; `None` when there is none, or it ended.
     pub(super) async fn warm(&self, key: &WorkerKey) -> Option<Arc<Supervisor>> {
         let mut workers = self.warm.lock().await;
@@ -49,7 +55,9 @@ impl Workers {
         if let Some(warm) = workers.get(&key).filter(|warm| !warm.worker.has_ended()) {
             return Ok(Arc::clone(&warm.worker));
         }
-        let worker = Arc::new(Supervisor::start(&key.python, main_py, key.device.as_ref()).await?);
+        let device = key.device.as_ref();
+        let manner = WorkerManner { device, steps_aside: self.step_aside && device.is_none() };
+        let worker = Arc::new(Supervisor::start(&key.python, main_py, manner).await?);
         workers.insert(key, Warm { worker: Arc::clone(&worker), last_used: Instant::now() });
         tokio::spawn(end_when_idle(Arc::downgrade(&self.warm)));
         Ok(worker)

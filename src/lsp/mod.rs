@@ -26,6 +26,7 @@ mod handlers;
 mod hover_text;
 mod kernels;
 mod lens;
+mod lens_summary;
 mod main_loop;
 mod numbers;
 mod outbox;

@@ -6,6 +6,7 @@ mod fingerprint;
 mod miss;
 mod module;
 mod project_file;
+mod source_file;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use comment::{Draft, draft};
 pub use fingerprint::fingerprint;
 pub use miss::{MissKind, OracleMiss};
 pub use module::{ModuleReference, ModuleSize};
+pub use source_file::{Unreadable, read_source};
 
 use crate::runner::protocol::{Argument, ArgumentSource, Place};
 use crate::source::{Kernel, SourceModel, line_of};

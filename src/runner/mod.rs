@@ -6,5 +6,5 @@ mod supervisor;
 mod worker_files;
 
 pub use source_copy::{CopyError, copy_source, copy_sources};
-pub use supervisor::{Supervisor, Worker, WorkerDevice, WorkerError, WorkerVersions};
+pub use supervisor::{Supervisor, Worker, WorkerDevice, WorkerError, WorkerManner, WorkerVersions};
 pub use worker_files::{UnpackError, unpack};

@@ -87,18 +87,24 @@ pub struct WorkerDevice {
     pub visible: String,
 }
 
+/// How a worker runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkerManner<'a> {
+    /// `None` runs kernels in Triton's interpreter.
+    pub device: Option<&'a WorkerDevice>,
+    /// Its processes have a lower priority than what else the user does.
+    pub steps_aside: bool,
+}
+
 impl Supervisor {
     /// Starts `python -I -X utf8 main_py`, for a GPU when one is named, and waits for its first line.
-    pub async fn start(
-        python: &Path,
-        main_py: &Path,
-        device: Option<&WorkerDevice>,
-    ) -> Result<Self, WorkerError> {
+    pub async fn start(python: &Path, main_py: &Path, manner: WorkerManner<'_>) -> Result<Self, WorkerError> {
         let start_error = |reason: String| WorkerError::Start { python: python.to_path_buf(), reason };
         let mut child = Command::new(python)
             .args(["-I", "-X", "utf8"])
             .arg(main_py)
-            .args(device.iter().flat_map(|on| ["--device", &on.name, "--visible", &on.visible]))
+            .args(manner.device.iter().flat_map(|on| ["--device", &on.name, "--visible", &on.visible]))
+            .args(manner.steps_aside.then_some("--step-aside"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

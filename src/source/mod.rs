@@ -4,6 +4,7 @@
 
 mod code_hash;
 mod discover;
+mod encoding;
 pub(crate) mod functions;
 mod hash;
 mod launches;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use code_hash::{code_hash, is_same_code};
 pub use discover::parse;
+pub use encoding::{EncodingError, as_utf8, decode};
 pub use syntax::line_of;
 
 /// Names a kernel within one file, stable while its text changes: `softmax_kernel`, `Outer.method.kernel`.

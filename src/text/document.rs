@@ -66,9 +66,9 @@ impl Document {
         self.desynced
     }
 
-    /// The whole text; built once per version.
+    /// The whole text with line feeds, see [`with_line_feeds`]; built once per version.
     pub fn text(&self) -> Arc<str> {
-        Arc::clone(self.whole.get_or_init(|| Arc::from(self.rope.to_string())))
+        Arc::clone(self.whole.get_or_init(|| Arc::from(with_line_feeds(self.rope.to_string()))))
     }
 
     /// Applies the edits of one notification in order, each to the result of the one before. From the
@@ -127,6 +127,18 @@ impl Document {
         let start = self.rope.line_to_byte(line) + (text.len() - text.trim_start().len());
         start..start + text.trim().len()
     }
+}
+
+/// `text` with a line feed for each lone carriage return, which ends a line for clients and for Python, but not for
+/// parsers. Every byte stays where it is.
+pub fn with_line_feeds(text: String) -> String {
+    let is_lone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
+    if !text.match_indices('\r').any(|(at, _)| is_lone(at)) {
+        return text;
+    }
+    text.char_indices()
+        .map(|(at, letter)| if letter == '\r' && is_lone(at) { '\n' } else { letter })
+        .collect()
 }
 
 /// Bytes of the longest common start, on a character boundary of both.

@@ -1,4 +1,8 @@
 //! Edits against a naive model: a string, split into lines by the protocol's rules at every edit.
+//!
+//! complaint 13: panic or garbage after edits among CJK, emoji, combining marks or mixed line ends. Random edits of
+//! random texts in all three encodings agree with the model, and no position panics. (What is shown in such texts:
+//! `tests/lsp/columns.rs`.)
 
 use proptest::prelude::*;
 
@@ -31,6 +35,10 @@ fn naive_lines(text: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+fn naive_line_feeds(text: &str) -> String {
+    text.replace("\r\n", "\u{0}").replace('\r', "\n").replace('\u{0}', "\r\n")
 }
 
 /// Byte offset of a position in the naive model.
@@ -103,7 +111,8 @@ proptest! {
                 edit(from, to, &text)
             };
             let splices = document.apply(std::slice::from_ref(&change), index as i32 + 1, encoding);
-            prop_assert_eq!(&*document.text(), &model);
+            prop_assert_eq!(document.rope().to_string(), &*model);
+            prop_assert_eq!(&*document.text(), naive_line_feeds(&model));
             prop_assert_eq!(document.rope().len_lines(), naive_lines(&model).len());
             for splice in splices {
                 prop_assert_eq!(&before[..splice.start], &model[..splice.start]);

@@ -6,5 +6,5 @@
 mod document;
 mod position;
 
-pub use document::{Change, Document, Splice};
+pub use document::{Change, Document, Splice, with_line_feeds};
 pub use position::{Position, PositionEncoding, byte_of, position_of};

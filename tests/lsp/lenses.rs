@@ -154,6 +154,8 @@ fn every_end_has_its_title() {
     while server.diagnostics().version.is_some() {}
 }
 
+/// complaint 23: hints that are refreshed after each edit make the editor ask twice. Typing asks for no refresh; the
+/// start and the end of a check do. (Hints, which only a verdict changes: `times.rs`.)
 #[test]
 fn refreshes_come_with_the_start_and_the_end_and_one_at_a_time() {
     use tower_lsp::ls_types::request::CodeLensRefresh;
@@ -309,4 +311,105 @@ fn a_comparison_with_head_carries_no_mark_of_being_right() {
     // The difference was an error, and is gone with the text that it was in.
     assert_eq!(server.diagnostics().diagnostics.len(), 1);
     assert!(server.diagnostics().diagnostics.is_empty());
+}
+
+/// [`COPY`] with `count` kernels more, launched by the same function.
+fn with_kernels(count: usize) -> String {
+    let launches: String = (0..count).map(|number| format!("    k{number}[(1,)](y)\n")).collect();
+    let kernels =
+        (0..count).map(|number| format!("\n\n@triton.jit\ndef k{number}(x):\n    tl.store(x, {number})\n"));
+    format!(
+        "{}{}",
+        COPY.replace("    return y", &format!("{launches}    return y")),
+        kernels.collect::<String>()
+    )
+}
+
+/// 46 kernels in one file are no flood of rows: more than eight share one, which stays where it is.
+#[test]
+fn many_kernels_share_one_row() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", &with_kernels(7));
+    assert_eq!(server.lens_titles(&uri), ["▶ check"; 8]);
+    server.change(&uri, 2, None, &with_kernels(45));
+    let rows = server.lenses(&uri);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].range.start.line, rows[0].range.end.character), (0, 12));
+    let command = rows[0].command.clone().expect("a command");
+    assert_eq!((&*command.title, &*command.command), ("▶ check · 46 kernels", "warpsmith.check"));
+    assert_eq!(command.arguments, Some(vec![json!({ "uri": uri })]));
+
+    let launched_all = |names: &[String]| {
+        let mut record = launched("copy_kernel", case(16, Dtype::Float32));
+        let launches = names.iter().flat_map(|name| launched(name, case(16, Dtype::Float32)).launches);
+        record.launches.extend(launches);
+        record
+    };
+    let names: Vec<String> = (0..45).map(|number| format!("k{number}")).collect();
+    let bad =
+        warpsmith::judge::Finding { kernel: Some("k7".to_owned()), ..finding(Code::Mismatch, None, "off") };
+    let reports = [
+        (report_of(vec![launched_all(&names)]), "✓ 46 kernels: 46 passed"),
+        (report_of(vec![launched_all(&names[..40])]), "– 46 kernels: 5 not judged · 41 passed"),
+        (
+            report_of(vec![failing(launched_all(&names), bad)]),
+            "✗ 46 kernels: 46 wrong (mismatch in k7 · N=16 · f32)",
+        ),
+        (could_not_run(Code::NoTorch, "There is no torch."), "– 46 kernels: 46 not judged"),
+    ];
+    for (report, title) in reports {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        let call = server.next_check();
+        plan(&call, 3);
+        case_done(&call, 0);
+        server.lens_until(&uri, "⟳ checking 1/3");
+        call.finish(report);
+        server.lens_until(&uri, title);
+    }
+    server.close(&uri);
+    while server.diagnostics().version.is_some() {}
+}
+
+/// complaint 19: code jumps as rows come and go. A row is there from the first moment to the last, at the same line,
+/// whatever becomes of the check; only its words change.
+#[test]
+fn rows_stay_where_they_are() {
+    let mut server = Server::start();
+    let uri = server.open("copy.py", &more_functions());
+    let lines = |server: &mut Server| -> Vec<u32> {
+        server.lenses(&uri).iter().map(|lens| lens.range.start.line).collect()
+    };
+    let at_first = lines(&mut server);
+    assert_eq!(at_first.len(), 3);
+    let ends = [
+        passed_report(),
+        could_not_run(Code::NoTorch, "There is no torch."),
+        report_of(vec![failing(
+            launched("copy_kernel", case(5, Dtype::Float32)),
+            finding(Code::Raised, None, "no"),
+        )]),
+    ];
+    for end in ends {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        assert_eq!(lines(&mut server), at_first);
+        let call = server.next_check();
+        plan(&call, 2);
+        assert_eq!(lines(&mut server), at_first);
+        case_done(&call, 0);
+        assert_eq!(lines(&mut server), at_first);
+        call.finish(end);
+        assert_eq!(lines(&mut server), at_first);
+    }
+    server.command("warpsmith.check", &uri).expect("accepted");
+    let call = server.next_check();
+    server.command("warpsmith.cancel", &uri).expect("accepted");
+    assert_eq!(lines(&mut server), at_first);
+    call.finish_cancelled();
+    // Half a line is typed: the text does not parse, and the rows only follow it.
+    server.edit(&uri, 2, (0, 0), (0, 0), "x = (\n");
+    assert_eq!(lines(&mut server), at_first.iter().map(|line| line + 1).collect::<Vec<_>>());
+    server.edit(&uri, 3, (0, 0), (1, 0), "");
+    assert_eq!(lines(&mut server), at_first);
+    server.close(&uri);
+    while server.diagnostics().version.is_some() {}
 }

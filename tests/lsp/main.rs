@@ -8,12 +8,14 @@ mod support;
 
 mod actions;
 mod checks;
+mod columns;
 mod diagnostics;
 mod hover;
 mod initialize;
 mod lenses;
 mod lifecycle;
 mod lints;
+mod odd_documents;
 mod progress;
 mod real_files;
 mod stubborn_clients;

@@ -1,37 +1,58 @@
 //! A language server as a process, and a client without any library.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::harness::Sandbox;
 
+/// Longer than the whole check of a small kernel takes on a busy machine; only a hang reaches it.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// A client without any library: frames on pipes.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    messages: Receiver<Value>,
+    /// What the server asked its client, by method.
+    pub(crate) asked: Vec<String>,
 }
 
 impl Server {
     pub(crate) fn start(sandbox: &Sandbox) -> Self {
+        Self::start_in(sandbox, sandbox.path(), json!({"window": {"workDoneProgress": true}}))
+    }
+
+    /// With a workspace and what the client can do.
+    pub(crate) fn start_in(sandbox: &Sandbox, root: &Path, capabilities: Value) -> Self {
         let mut child = sandbox
             .warpsmith()
             .arg("lsp")
+            .current_dir(root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary starts");
         let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut server = Self { child, stdin, stdout };
-        let capabilities = json!({"window": {"workDoneProgress": true}});
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (send, messages) = channel();
+        // Ends with the server's stdout, or with the test.
+        std::thread::spawn(move || {
+            while let Some(message) = receive(&mut stdout) {
+                if send.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut server = Self { child, stdin, messages, asked: Vec::new() };
         server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
-            "params": {"processId": null, "rootUri": null, "capabilities": capabilities}}));
+            "params": {"processId": null, "rootUri": uri(root), "capabilities": capabilities}}));
         server.wait_for(|message| message["id"] == 1);
         server.send(&json!({"jsonrpc": "2.0", "method": "initialized", "params": {}}));
         server
@@ -45,34 +66,22 @@ impl Server {
     }
 
     /// The next message that is wanted; requests of the server are answered on the way.
+    #[track_caller]
     pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
         loop {
-            let message = self.receive();
-            if message["method"].is_string() && !message["id"].is_null() {
+            let Ok(message) = self.messages.recv_timeout(LIMIT) else {
+                panic!("nothing that was waited for within {LIMIT:?}; the last message is {last}");
+            };
+            if let Some(method) = message["method"].as_str().filter(|_| !message["id"].is_null()) {
+                self.asked.push(method.to_owned());
                 self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": null}));
             }
             if wanted(&message) {
                 return message;
             }
+            last = message;
         }
-    }
-
-    fn receive(&mut self) -> Value {
-        let mut length = 0;
-        loop {
-            let mut header = String::new();
-            self.stdout.read_line(&mut header).expect("a header");
-            assert!(!header.is_empty(), "the server closed its stdout");
-            if header == "\r\n" {
-                break;
-            }
-            if let Some(value) = header.strip_prefix("Content-Length:") {
-                length = value.trim().parse().expect("a length");
-            }
-        }
-        let mut body = vec![0; length];
-        self.stdout.read_exact(&mut body).expect("a body");
-        serde_json::from_slice(&body).expect("JSON")
     }
 
     pub(crate) fn open(&mut self, file: &Path, text: &str) {
@@ -114,8 +123,34 @@ impl Server {
     }
 }
 
+/// The next message on a server's stdout; `None` at its end.
+fn receive(stdout: &mut impl BufRead) -> Option<Value> {
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        if stdout.read_line(&mut header).ok()? == 0 {
+            return None;
+        }
+        if header == "\r\n" {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("Content-Length:") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    let mut body = vec![0; length];
+    stdout.read_exact(&mut body).ok()?;
+    Some(serde_json::from_slice(&body).expect("JSON"))
+}
+
+/// As editors write it.
 pub(crate) fn uri(file: &Path) -> String {
-    format!("file://{}", file.display())
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    let escaped = file.as_os_str().as_bytes().iter().map(|&byte| match byte {
+        byte if plain(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    format!("file://{}", escaped.collect::<String>())
 }
 
 impl Drop for Server {

@@ -1,7 +1,7 @@
 """Starts the worker: `python -I -X utf8 main.py` is the supervisor, with a descriptor it is the zygote.
 
 `--device cuda:N --visible GPU-…` starts the supervisor for the one GPU that is visible under this name; N is
-only what people call it. Isolated mode (`-I`) keeps the current folder and PYTHONPATH out; only this
+only what people call it. With `--step-aside` all of it runs below the usual priority. Isolated mode (`-I`) keeps the current folder and PYTHONPATH out; only this
 file's own folder is added.
 """
 
@@ -23,9 +23,13 @@ def main(arguments: list[str]) -> None:
         parser = argparse.ArgumentParser(description="The Python side of warpsmith.")
         parser.add_argument("--device", help="name of the GPU for people, such as cuda:0")
         parser.add_argument("--visible", help="its UUID, as CUDA_VISIBLE_DEVICES takes it")
+        parser.add_argument("--step-aside", action="store_true", help="run below the usual priority")
         given = parser.parse_args(arguments)
         if (given.device is None) != (given.visible is None):
             parser.error("--device and --visible belong together")
+        if given.step_aside:
+            # Inherited by every process below. A step that others starve would run out of time: not the lowest.
+            os.nice(5)
         supervisor.main(given.device, given.visible)
 
 

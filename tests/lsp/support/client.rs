@@ -242,6 +242,14 @@ impl Server {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
     }
 
+    /// What came of this kind and was not asked for.
+    pub(crate) fn take_unread(&mut self, method: &str) -> Vec<Value> {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.unread.push(message);
+        }
+        self.unread.extract_if(.., |message| message["method"] == method).collect()
+    }
+
     /// Forgets what came unasked; for clients that are meant to ignore it.
     #[track_caller]
     pub(crate) fn ignore_unread(&mut self) -> usize {

@@ -13,6 +13,7 @@ use std::path::Path;
 use self::problem_file::ProblemFile;
 use super::File;
 use crate::oracle::comment::{ClassLink, CommentError, ReferenceName, class_link};
+use crate::oracle::source_file::read_source;
 use crate::oracle::{MissKind, ModuleReference, ModuleSize, Oracle, OracleLabel, OracleMiss, Reference};
 use crate::spec::{AxisValues, Precision};
 
@@ -116,8 +117,8 @@ fn named(file: &File<'_>, link: &ClassLink, name: &ReferenceName) -> Result<Foun
     match name {
         ReferenceName::OtherFile { path: relative, function: class } => {
             let path = file.path.parent().unwrap_or(Path::new("")).join(relative);
-            let text = std::fs::read_to_string(&path).map_err(|error| {
-                miss(format!("the reference's file {} cannot be read: {error}", path.display()), &link.range)
+            let text = read_source(&path).map_err(|error| {
+                miss(format!("the reference's file cannot be used: {error}"), &link.range)
             })?;
             let words = format!("{relative}::{class}");
             Ok(Found { file: ProblemFile::new(path, text), class: class.clone(), words })
@@ -145,7 +146,7 @@ fn searched(file: &File<'_>, link: &ClassLink) -> Result<Found, OracleMiss> {
     let beside = BESIDE.iter().map(|name| folder.join(name)).filter(|path| *path != file.path);
     let mut found: Vec<ProblemFile> = beside
         .filter_map(|path| {
-            let text = std::fs::read_to_string(&path).ok()?;
+            let text = read_source(&path).ok()?;
             let problem = ProblemFile::new(path, text);
             (problem.has_class(CLASS) && problem.has_function("get_inputs")).then_some(problem)
         })

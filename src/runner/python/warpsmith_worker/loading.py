@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 
 
@@ -70,7 +70,9 @@ class _UserFinder:
     ) -> ModuleSpec | None:
         """Part of the import system's finder protocol."""
         if fullname == self.name:
-            return importlib.util.spec_from_file_location(fullname, self.text_path)
+            # A file is Python's because somebody says so, whatever its name ends with.
+            loader = SourceFileLoader(fullname, self.text_path)
+            return importlib.util.spec_from_file_location(fullname, self.text_path, loader=loader)
         if fullname == self.name.partition(".")[0]:
             return PathFinder.find_spec(fullname, [self.root], target)
         return None
