@@ -37,6 +37,7 @@ fn start_holder(folder: &std::path::Path) -> Child {
     child
 }
 
+/// complaint 25, beside `a_save_while_another_times` of `tests/process/pretended_gpu.rs`: who has the GPU is known.
 #[test]
 fn another_process_is_kept_out_until_the_owner_is_killed() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -109,6 +109,7 @@ mod tests {
         std::fs::metadata(path).map_or(0, |metadata| metadata.len())
     }
 
+    /// complaint 21: logs of hundreds of gigabytes. (A candidate that floods: `tests/process/workspace.rs`.)
     #[test]
     fn two_writers_stay_within_two_caps() {
         let folder = tempfile::tempdir().unwrap();

@@ -126,3 +126,32 @@ fn a_panic_ends_the_progress() {
     call.panic();
     let WorkDoneProgress::End(_) = next(&mut server) else { panic!("not an end") };
 }
+
+/// complaint 20: "Progress handler already registered". Every check has a token of its own, and it is a text, which every
+/// client takes; also one that was cancelled, or asked for while the client has not yet answered for the one before.
+#[test]
+fn every_check_has_a_token_of_its_own() {
+    let mut server = Builder::default().progress().start();
+    let uri = server.open("copy.py", COPY);
+    let mut tokens = std::collections::BTreeSet::new();
+    for round in 0..4 {
+        server.command("warpsmith.check", &uri).expect("accepted");
+        let call = server.next_check();
+        let (id, params) = server.client_request::<WorkDoneProgressCreate>();
+        let ProgressToken::String(token) = params.token else { panic!("a number") };
+        assert!(tokens.insert(token.clone()), "{token} a second time");
+        match round {
+            0 => server.answer(id, json!(null)),
+            1 => server.refuse(id),
+            _ => {}
+        }
+        if round == 2 {
+            server.command("warpsmith.cancel", &uri).expect("accepted");
+            call.finish_cancelled();
+        } else {
+            call.finish(passed_report());
+        }
+        while server.lens_titles(&uri)[0].starts_with('⟳') {}
+    }
+    server.take_unread("$/progress");
+}

@@ -356,7 +356,9 @@ fn an_interrupted_check_leaves_nothing_on_the_gpu() {
     machine.sandbox.assert_alone_within(Duration::from_secs(3));
 }
 
-/// An editor's save waits for whoever times on the GPU, not for long, and says for whom.
+/// complaint 25: two programs use one GPU and the user does not know who. An editor's save waits for whoever times on the
+/// GPU, not for long, and says for whom: a name and a process. (Who is told and when a dead owner counts no more:
+/// `tests/lease.rs`.)
 #[test]
 fn a_save_while_another_times() {
     let Some(machine) = Machine::or_skip("a_save_while_another_times") else { return };

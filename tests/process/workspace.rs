@@ -309,6 +309,71 @@ fn checks_of_an_editor_step_aside() {
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
 }
 
+/// complaint 21: logs and caches that fill the disk. A candidate that writes 100 MB to each stream, again and again,
+/// leaves a few megabytes behind, and little on stderr, which editors keep.
+#[test]
+fn a_flood_fills_no_disk() {
+    let Some(python) = python_or_skip("a_flood_fills_no_disk") else { return };
+    let sandbox = Sandbox::new(python);
+    let flood = "def kernel_fn(x):\n    for stream in (1, 2):\n        for _ in range(100):\n            os.write(stream, b'x' * 999_999 + b'\\n')\n";
+    let text = format!("import os\n{KERNEL}{flood}    return softmax(x.contiguous()) * 2\n");
+    let file = sandbox.write("k.py", &text);
+    let mut server = Server::start(&sandbox);
+    server.open(&file, &text);
+    for version in 2..4 {
+        server.save(&file, version, &format!("{text}\nTRY = {version}\n"));
+        while !diagnostics_of(&mut server).1.contains(&"mismatch".to_owned()) {}
+    }
+    drop(server);
+    let sizes = ["cache", "state"].map(|name| {
+        let files = snapshot(&sandbox.path().join(name));
+        files.values().filter_map(|(_, _, _, text)| text.as_ref()).map(Vec::len).sum::<usize>()
+    });
+    assert!(sizes.iter().all(|size| *size < 12 << 20), "{sizes:?} bytes");
+}
+
+/// complaint 22: opening a repository runs its programs. One that names a Python of its own in every place where one is
+/// looked for, and whose kernel file would leave a trace: nothing runs while it is only looked at. (What a save may run
+/// in a folder that nobody trusts: the tests of trust, and the VS Code suite "a workspace that is not trusted".)
+#[test]
+fn opening_a_repository_runs_nothing() {
+    let sandbox = Sandbox::new(PathBuf::new());
+    let root = sandbox.path().join("repository");
+    let trace = sandbox.path().join("trace");
+    let program = format!("#!/bin/sh\necho ran >>{}\nexit 1\n", trace.display());
+    for name in [".venv/bin/python", ".venv/bin/python3", "bin/python3", "python", "warpsmith", "git", "uv"] {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, &program).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+    fs::write(root.join("warpsmith.toml"), "[python]\npath = \"./python\"\n").expect("written");
+    let text = format!("open({trace:?}, 'w').close()\n{KERNEL}{RIGHT}");
+    let file = root.join("kernel.py");
+    fs::write(&file, &text).expect("written");
+    let mut server = Server::start_in(&sandbox, &root, json!({}));
+    server.open(&file, &text);
+    let document = json!({"uri": uri(&file)});
+    let at = json!({"line": 8, "character": 6});
+    let asked = [
+        ("codeLens", json!({"textDocument": document})),
+        ("hover", json!({"textDocument": document, "position": at})),
+        ("inlayHint", json!({"textDocument": document, "range": {"start": at, "end": at}})),
+        (
+            "codeAction",
+            json!({"textDocument": document, "range": {"start": at, "end": at}, "context": {"diagnostics": []}}),
+        ),
+    ];
+    for (id, (method, params)) in (10..).zip(asked) {
+        let method = format!("textDocument/{method}");
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        server.wait_for(|message| message["id"] == id);
+    }
+    let alone = sandbox.survivors();
+    assert_eq!(alone, [server.child.id()], "only the server runs");
+    assert!(!trace.exists(), "something of the repository ran");
+}
+
 /// Where nothing of ours can be written (a full or read-only disk, a home that is not there), a check says what cannot
 /// be written and a server answers all the same; without the history alone, everything is judged.
 #[test]
