@@ -6,7 +6,7 @@
   in one that runs;
 - the same of a kernel of 5,000 lines;
 - an idle server: resident memory, and processor time in 20 s;
-- `--nvim`: in Neovim, see `nvim_open.lua`, with fresh caches each time: the worker starts with the first save;
+- `--nvim`: in Neovim, see `nvim_open.lua`, with fresh caches: the worker starts with the first save;
 - `--vscode`: in VS Code, see `vscode_open.mjs`, whose variables must be set; the size of VSCODE_VSIX.
 
 Nothing is asserted. The load of the machine before and after is in the record: figures of a busy machine are
