@@ -1,8 +1,8 @@
 """Starts the worker: `python -I -X utf8 main.py` is the supervisor, with a descriptor it is the zygote.
 
 `--device cuda:N --visible GPU-…` starts the supervisor for the one GPU that is visible under this name; N is
-only what people call it. With `--step-aside` all of it runs below the usual priority. Isolated mode (`-I`) keeps the current folder and PYTHONPATH out; only this
-file's own folder is added.
+only what people call it. With `--step-aside` all of it runs below the usual priority. Isolated mode (`-I`)
+keeps the current folder and PYTHONPATH out; only this file's own folder is added.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
         if (given.device is None) != (given.visible is None):
             parser.error("--device and --visible belong together")
         if given.step_aside:
-            # Inherited by every process below. A step that others starve would run out of time: not the lowest.
+            # Inherited by all below. Not the lowest: a step that others starve would run out of time.
             os.nice(5)
         supervisor.main(given.device, given.visible)
 
