@@ -42,6 +42,13 @@ local function on(event, desc, act)
   })
 end
 
+on('LspAttach', 'Say that the server is too old', function(client)
+  local problem = require('warpsmith.version').problem(client)
+  if problem then
+    vim.notify_once('warpsmith: ' .. problem, vim.log.levels.WARN)
+  end
+end)
+
 on('LspAttach', 'Keep the code lenses of warpsmith up to date, and show its times', function(client, event)
   require('warpsmith.lens').attach(client, event.buf)
   require('warpsmith.hints').attach(client, event.buf)

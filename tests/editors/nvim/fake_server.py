@@ -28,7 +28,7 @@ SLOW_FIRST_LENS_S = int(os.environ.get("FAKE_SLOW_FIRST_LENS_MS", "0")) / 1000
 TIME = "1.83× torch (412 ± 3 µs · f16 4096×4096 · 91 % of a copy of these bytes)"
 SHORT_TIME = "1.83× torch · 412 µs"
 IN_LENS = f" · {TIME}" if os.environ.get("FAKE_TIMED") else ""
-VERSION = "0.0.0"
+VERSION = os.environ.get("FAKE_VERSION", "0.1.0")
 DOCTOR = [
     {"name": "python", "state": "found", "detail": "3.11"},
     {"name": "gpu", "state": "missing", "detail": "no NVIDIA driver", "remedy": "install one"},

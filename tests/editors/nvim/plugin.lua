@@ -28,6 +28,53 @@ test('without a server the command says so', function()
   equal('', require('warpsmith').status())
 end)
 
+test('a server that is missing or too old is told, with what to do', function()
+  local version = require('warpsmith.version')
+  for said, is_fine in pairs({ ['0.1.0'] = true, ['0.10.2'] = true, ['1.0.0'] = true, ['0.0.9'] = false }) do
+    equal(is_fine, version.problem({ server_info = { version = said } }) == nil, said)
+  end
+  local problem = version.problem({})
+  equal(true, problem ~= nil and problem:find('cargo install', 1, true) ~= nil, problem)
+  local once = {} ---@type string[]
+  local before = vim.notify_once
+  vim.notify_once = function(message) table.insert(once, message) end
+  local start = {
+    name = 'warpsmith',
+    cmd = vim.lsp.config.warpsmith.cmd,
+    cmd_env = { FAKE_VERSION = '0.0.9', FAKE_LOG = '' },
+  }
+  local buffer = vim.api.nvim_create_buf(false, true)
+  local id = assert(vim.lsp.start(start, { bufnr = buffer }))
+  await('its complaint', 5000, function() return #once > 0 end)
+  equal(true, once[1]:find('is version 0.0.9, this plug-in needs 0.1.0', 1, true) ~= nil, once[1])
+  local client = assert(vim.lsp.get_client_by_id(id))
+  client:stop()
+  await('its end', 5000, function() return client:is_stopped() end)
+  vim.api.nvim_buf_delete(buffer, { force = true })
+  vim.notify_once = before
+end)
+
+test('health says how to get a program that is not there', function()
+  local reported = {} ---@type string[]
+  local before = vim.health
+  vim.health = setmetatable({}, {
+    __index = function()
+      return function(message, advice)
+        table.insert(reported, message .. ' ' .. table.concat(advice or {}, ' '))
+      end
+    end,
+  })
+  local cmd = vim.lsp.config.warpsmith.cmd
+  vim.lsp.config('warpsmith', { cmd = { '/nowhere/warpsmith', 'lsp' } })
+  require('warpsmith.health').check()
+  vim.lsp.config('warpsmith', { cmd = cmd })
+  vim.health = before
+  local told = table.concat(reported, '\n')
+  for _, words in ipairs({ '/nowhere/warpsmith cannot be run', 'cargo install --path .', 'vim.lsp.config' }) do
+    equal(true, told:find(words, 1, true) ~= nil, told)
+  end
+end)
+
 local given = { check = { onSave = 'full' }, gpu = { device = 'cuda:1', whenBusy = 'skip' } }
 vim.lsp.config('warpsmith', { settings = { warpsmith = given } })
 session.open()
@@ -228,7 +275,7 @@ test(
 
 test(':Warpsmith status tells server and kernels', function()
   local said = vim.api.nvim_exec2('Warpsmith status', { output = true }).output
-  equal(true, said:find('warpsmith 0.0.0, root /', 1, true) ~= nil, said)
+  equal(true, said:find('warpsmith 0.1.0, root /', 1, true) ~= nil, said)
   equal(true, said:find('line %d+: softmax_kernel  ✓ torch ref') ~= nil, said)
 end)
 

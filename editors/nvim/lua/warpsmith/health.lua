@@ -39,6 +39,10 @@ local function check_server()
   local clients = vim.lsp.get_clients({ name = 'warpsmith' })
   for _, client in ipairs(clients) do
     local buffers = vim.tbl_count(client.attached_buffers)
+    local problem = require('warpsmith.version').problem(client)
+    if problem then
+      vim.health.error(problem)
+    end
     vim.health.ok(('server %d: root %s, %d buffers'):format(client.id, client.root_dir or 'none', buffers))
   end
   if #clients > 0 then

@@ -19,7 +19,10 @@ local function client_of(buffer) return vim.lsp.get_clients({ name = 'warpsmith'
 local function execute(command, title, kernel)
   local client = client_of()
   if not client then
-    say("no server for this buffer; is vim.lsp.enable('warpsmith') called?", vim.log.levels.WARN)
+    say(
+      "no server for this buffer; is vim.lsp.enable('warpsmith') called? :checkhealth warpsmith",
+      vim.log.levels.WARN
+    )
     return
   end
   local buffer = vim.api.nvim_get_current_buf()
