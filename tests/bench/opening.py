@@ -147,7 +147,7 @@ def measure_nvim(binary: str, nvim: str) -> dict[str, Any]:
 
 
 def measure_vscode() -> dict[str, Any]:
-    """Fresh VS Codes with fresh caches. Modules are found above a script, so scripts are copied below them."""
+    """Fresh VS Codes with fresh caches. Modules are found above a script, so scripts are copied below."""
     runs = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
