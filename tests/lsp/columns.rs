@@ -13,7 +13,10 @@ use crate::support::{
     Builder, COPY, Server, case, failing, finding, launched, passed_report, place, report_of, timing,
 };
 
-const ENCODINGS: [(&str, fn(char) -> usize); 3] =
+/// Columns that a letter takes.
+type Units = fn(char) -> usize;
+
+const ENCODINGS: [(&str, Units); 3] =
     [("utf-8", char::len_utf8), ("utf-16", char::len_utf16), ("utf-32", |_| 1)];
 /// Two, four and one bytes a letter; one of them is two units of UTF-16, one combines with the letter before it.
 const WIDE: &str = "ä漢😀e\u{301}";
@@ -33,14 +36,14 @@ fn text() -> String {
 }
 
 /// The place of a byte, counted naively.
-fn position(text: &str, byte: usize, units: fn(char) -> usize) -> Value {
+fn position(text: &str, byte: usize, units: Units) -> Value {
     let before = &text[..byte];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let column: usize = before[line_start..].chars().map(units).sum();
     json!({ "line": before.matches('\n').count(), "character": column })
 }
 
-fn byte(text: &str, position: &Value, units: fn(char) -> usize) -> usize {
+fn byte(text: &str, position: &Value, units: Units) -> usize {
     let line = position["line"].as_u64().expect("a line") as usize;
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let mut left = position["character"].as_u64().expect("a column") as usize;
@@ -55,13 +58,13 @@ fn byte(text: &str, position: &Value, units: fn(char) -> usize) -> usize {
     end
 }
 
-fn range(text: &str, words: &str, units: fn(char) -> usize) -> Value {
+fn range(text: &str, words: &str, units: Units) -> Value {
     let at = text.find(words).unwrap_or_else(|| panic!("no {words:?}"));
     json!({ "start": position(text, at, units), "end": position(text, at + words.len(), units) })
 }
 
 /// The text after the edits of an action.
-fn applied(text: &str, action: &Value, units: fn(char) -> usize) -> String {
+fn applied(text: &str, action: &Value, units: Units) -> String {
     let mut text = text.to_owned();
     let mut edits = action["edit"]["documentChanges"][0]["edits"].as_array().expect("edits").clone();
     edits.sort_by_key(|edit| std::cmp::Reverse(byte(&text, &edit["range"]["start"], units)));

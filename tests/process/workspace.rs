@@ -125,8 +125,11 @@ fn a_workspace_of_60_000_files_is_never_walked() {
     eprintln!("both in {:?}", began.elapsed());
 }
 
+/// Mode, inode (of a file), time of the last change, and contents (of a file that can be read).
+type Seen = (u32, u64, SystemTime, Option<Vec<u8>>);
+
 /// All that can be seen of a tree from outside.
-fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, u64, SystemTime, Option<Vec<u8>>)> {
+fn snapshot(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let (mut seen, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         let found = fs::metadata(&folder).expect("a folder");
@@ -221,7 +224,8 @@ fn a_file_goes_away_while_its_check_runs() {
     let right = format!("{KERNEL}{RIGHT}");
     let folder = sandbox.path().join("project");
     let mut server = Server::start(&sandbox);
-    let ways: [(&str, &dyn Fn(&Path)); 4] = [
+    type Way<'a> = (&'a str, &'a dyn Fn(&Path));
+    let ways: [Way<'_>; 4] = [
         ("renamed", &|file| fs::rename(file, file.with_extension("txt")).expect("renamed")),
         ("deleted", &|file| fs::remove_file(file).expect("deleted")),
         ("deleted with its folder", &|file| {
