@@ -34,7 +34,8 @@ from first_verdict import environment_of, resident
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kernels/triton/softmax.py"
 REPEATS = 30
-EDITOR_REPEATS = 5
+NVIM_REPEATS = 5
+VSCODE_REPEATS = 3
 IDLE_S = 20
 
 
@@ -120,7 +121,7 @@ def processor_ticks(pid: int) -> int:
 def measure_nvim(binary: str, nvim: str) -> dict[str, Any]:
     """Fresh Neovims with fresh caches."""
     runs = []
-    for _ in range(EDITOR_REPEATS):
+    for _ in range(NVIM_REPEATS):
         with tempfile.TemporaryDirectory() as home:
             script = [str(ROOT / "tests/bench/nvim_open.lua"), str(KERNEL), "10"]
             environment = {
@@ -155,11 +156,11 @@ def measure_vscode() -> dict[str, Any]:
         shutil.copytree(ROOT / "tests/editors/vscode", root / "editors/vscode")
         (root / "bench").mkdir()
         script = shutil.copy(ROOT / "tests/bench/vscode_open.mjs", root / "bench")
-        for repeat in range(EDITOR_REPEATS):
+        for repeat in range(VSCODE_REPEATS):
             home = str(root / f"home{repeat}")
             environment = {**os.environ, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home}
             ran = subprocess.run(
-                [os.environ["VSCODE_NODE"], str(script), str(KERNEL), "6"],
+                [os.environ["VSCODE_NODE"], str(script), str(KERNEL), "7"],
                 capture_output=True,
                 text=True,
                 check=False,
