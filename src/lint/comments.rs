@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::facts::File;
 use super::rules::{SUPPRESSION, rule};
 use super::{Lint, Rule};
-use crate::source::syntax::{Walk, text_of, walk};
+use crate::source::syntax::{Node, Walk, text_of, walk};
 
 /// What every comment for us holds.
 pub(super) const PREFIX: &str = "warpsmith:";
@@ -27,12 +27,10 @@ pub(super) fn apply(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     }
     let lines = Lines::new(file.text);
     let mut allowed = Vec::new();
-    walk(file.root, |node| {
-        if node.kind() == "comment" {
-            read(text_of(node, file.text), node.byte_range(), &lines, file.text, &mut allowed);
-        }
-        Walk::Into
-    });
+    for comment in file.root.all_children().flat_map(|statement| ours(statement, file.text)) {
+        let written = file.text.get(comment.clone()).unwrap_or_default();
+        read(written, comment, &lines, file.text, &mut allowed);
+    }
     found.retain(|lint| {
         let line = lines.of(lint.range.start);
         let mut is_allowed = false;
@@ -59,6 +57,24 @@ pub(super) fn apply(file: &File<'_, '_>, found: &mut Vec<Lint>) {
         };
         found.push(SUPPRESSION.at(one.comment, message));
     }
+}
+
+/// Comments for us within a statement, in bytes from its beginning.
+struct Ours(Vec<Range<usize>>);
+
+fn ours(statement: Node<'_>, text: &str) -> Vec<Range<usize>> {
+    let start = statement.start_byte();
+    let ours = statement.remember(|| {
+        let mut ours = Vec::new();
+        walk(statement, |node| {
+            if node.kind() == "comment" && text_of(node, text).contains(PREFIX) {
+                ours.push(node.start_byte() - start..node.end_byte() - start);
+            }
+            Walk::Into
+        });
+        Ours(ours)
+    });
+    ours.0.iter().map(|range| start + range.start..start + range.end).collect()
 }
 
 /// Reads one comment.

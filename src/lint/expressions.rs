@@ -1,9 +1,7 @@
 //! What an expression of a kernel is made of: the pointer behind it, the width of an index.
 
-use tree_sitter::Node;
-
 use super::facts::{Given, KernelFacts, argument, language_function};
-use crate::source::syntax::{children, text_of};
+use crate::source::syntax::{Node, children, text_of};
 
 /// How far names are followed.
 const MAX_DEPTH: u32 = 12;
@@ -93,7 +91,7 @@ impl<'a, 'tree> KernelFacts<'a, 'tree> {
                 if !budget.enter(name) {
                     return;
                 }
-                for given in self.assigned.get(name).into_iter().flatten() {
+                for given in self.assigned().get(name).into_iter().flatten() {
                     if let Given::Value(value) = given {
                         self.find_roots(*value, depth - 1, budget, roots);
                     }
@@ -149,14 +147,14 @@ impl<'a, 'tree> KernelFacts<'a, 'tree> {
             "integer" | "true" | "false" => Index::Plain,
             "identifier" => {
                 let name = self.text_of(node);
-                if self.wide_parameters.contains(name) {
+                if self.wide_parameters().contains(name) {
                     return Index::Wide;
                 }
                 if !budget.enter(name) {
                     return Index::Plain;
                 }
                 let mut index = Index::Plain;
-                for given in self.assigned.get(name).into_iter().flatten() {
+                for given in self.assigned().get(name).into_iter().flatten() {
                     index = index.with(match given {
                         Given::Value(value) | Given::Added(value) => {
                             self.find_index(*value, depth - 1, budget)

@@ -1,13 +1,13 @@
 //! What the rules ask of a file, gathered once.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-
-use tree_sitter::Node;
+use std::sync::Arc;
 
 use super::tuning::{Tuning, tuning};
-use crate::source::syntax::{Walk, children, text_of, walk};
-use crate::source::{Kernel, SourceModel};
+use crate::source::syntax::{Node, Walk, children, text_of, walk};
+use crate::source::{Kernel, SourceModel, Tree};
 
 /// The modules whose functions are Triton's language, as kernels write them.
 const LANGUAGE: [&str; 3] = ["tl", "triton.language", "language"];
@@ -15,6 +15,7 @@ const LANGUAGE: [&str; 3] = ["tl", "triton.language", "language"];
 pub(super) struct File<'a, 'tree> {
     pub(super) text: &'a str,
     pub(super) model: &'a SourceModel,
+    pub(super) tree: &'tree Tree,
     pub(super) root: Node<'tree>,
     /// Kernels whose own text parses.
     pub(super) kernels: Vec<KernelFacts<'a, 'tree>>,
@@ -23,15 +24,25 @@ pub(super) struct File<'a, 'tree> {
 pub(super) struct KernelFacts<'a, 'tree> {
     pub(super) text: &'a str,
     pub(super) kernel: &'a Kernel,
+    /// With decorators.
+    whole: Node<'tree>,
     pub(super) body: Node<'tree>,
     pub(super) parameters: HashSet<&'a str>,
-    /// Parameters annotated as 64-bit integers.
-    pub(super) wide_parameters: HashSet<&'a str>,
     pub(super) tuning: Option<Tuning<'a, 'tree>>,
-    /// Calls of the body, in document order.
-    pub(super) calls: Vec<Call<'a, 'tree>>,
-    /// What each name of the body is given, in document order.
-    pub(super) assigned: HashMap<&'a str, Vec<Given<'tree>>>,
+    scanned: OnceCell<Scanned<'a, 'tree>>,
+}
+
+/// What takes a walk through a kernel.
+struct Scanned<'a, 'tree> {
+    wide_parameters: HashSet<&'a str>,
+    calls: Vec<Call<'a, 'tree>>,
+    assigned: HashMap<&'a str, Vec<Given<'tree>>>,
+}
+
+/// A name and where it stands, in bytes from the beginning of its kernel.
+pub(super) struct Place {
+    pub(super) name: String,
+    range: Range<usize>,
 }
 
 /// A value that a name is given.
@@ -61,8 +72,8 @@ impl<'a, 'tree> Call<'a, 'tree> {
 }
 
 impl<'a, 'tree> File<'a, 'tree> {
-    pub(super) fn new(model: &'a SourceModel, text: &'a str, root: Node<'tree>) -> Self {
-        let mut file = Self { text, model, root, kernels: Vec::new() };
+    pub(super) fn new(model: &'a SourceModel, text: &'a str, tree: &'tree Tree) -> Self {
+        let mut file = Self { text, model, tree, root: tree.root_node(), kernels: Vec::new() };
         file.kernels = model.kernels.iter().filter_map(|kernel| file.kernel(kernel)).collect();
         file
     }
@@ -74,19 +85,15 @@ impl<'a, 'tree> File<'a, 'tree> {
         if whole.unwrap_or(function).has_error() {
             return None;
         }
-        let body = function.child_by_field_name("body")?;
-        let mut facts = KernelFacts {
+        Some(KernelFacts {
             text: self.text,
             kernel,
-            body,
+            whole: whole.unwrap_or(function),
+            body: function.child_by_field_name("body")?,
             parameters: kernel.parameters.iter().map(|parameter| parameter.name.as_str()).collect(),
-            wide_parameters: wide_parameters(function, self.text),
             tuning: whole.and_then(|whole| tuning(self, whole)),
-            calls: Vec::new(),
-            assigned: HashMap::new(),
-        };
-        facts.scan();
-        Some(facts)
+            scanned: OnceCell::new(),
+        })
     }
 
     pub(super) fn node_at(&self, range: &Range<usize>) -> Option<Node<'tree>> {
@@ -119,10 +126,50 @@ impl<'a, 'tree> KernelFacts<'a, 'tree> {
 
     /// Calls of this function of Triton's language.
     pub(super) fn calls_of<'s>(&'s self, functions: &'s [&str]) -> impl Iterator<Item = &'s Call<'a, 'tree>> {
-        self.calls.iter().filter(|call| call.function.is_some_and(|name| functions.contains(&name)))
+        self.calls().iter().filter(|call| call.function.is_some_and(|name| functions.contains(&name)))
     }
 
-    fn scan(&mut self) {
+    /// Calls of the body, in document order.
+    pub(super) fn calls(&self) -> &[Call<'a, 'tree>] {
+        &self.scanned().calls
+    }
+
+    /// What each name of the body is given, in document order.
+    pub(super) fn assigned(&self) -> &HashMap<&'a str, Vec<Given<'tree>>> {
+        &self.scanned().assigned
+    }
+
+    /// Parameters annotated as 64-bit integers.
+    pub(super) fn wide_parameters(&self) -> &HashSet<&'a str> {
+        &self.scanned().wide_parameters
+    }
+
+    /// The byte where the kernel begins.
+    pub(super) fn start(&self) -> usize {
+        self.whole.start_byte()
+    }
+
+    /// What follows from the text of the kernel alone, worked out once for it.
+    pub(super) fn remember<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
+        self.whole.remember(work)
+    }
+
+    /// To be remembered.
+    pub(super) fn place(&self, name: &str, node: Node<'_>) -> Place {
+        let start = self.start();
+        Place { name: name.to_owned(), range: node.start_byte() - start..node.end_byte() - start }
+    }
+
+    /// Where a remembered place is now.
+    pub(super) fn range_of(&self, place: &Place) -> Range<usize> {
+        self.start() + place.range.start..self.start() + place.range.end
+    }
+
+    fn scanned(&self) -> &Scanned<'a, 'tree> {
+        self.scanned.get_or_init(|| self.scan())
+    }
+
+    fn scan(&self) -> Scanned<'a, 'tree> {
         let text = self.text;
         let (mut calls, mut assigned) = (Vec::new(), HashMap::new());
         walk(self.body, |node| {
@@ -140,7 +187,9 @@ impl<'a, 'tree> KernelFacts<'a, 'tree> {
             }
             Walk::Into
         });
-        (self.calls, self.assigned) = (calls, assigned);
+        let function = self.body.parent();
+        let wide_parameters = function.map(|function| wide_parameters(function, text)).unwrap_or_default();
+        Scanned { wide_parameters, calls, assigned }
     }
 }
 

@@ -1,9 +1,7 @@
 //! A launch as the host's code writes it: grid, arguments, and the function around it.
 
-use tree_sitter::Node;
-
 use super::facts::{File, KernelFacts};
-use crate::source::syntax::{Walk, children, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, text_of, walk};
 
 /// `kernel[grid](…)` of one kernel.
 pub(super) struct Launch<'a, 'tree> {
@@ -23,8 +21,7 @@ pub(super) fn launches<'a, 'tree>(
     let launch = |range: &std::ops::Range<usize>| {
         let call = call_at(file, range)?;
         let callee = call.child_by_field_name("function").filter(|node| node.kind() == "subscript")?;
-        let mut cursor = callee.walk();
-        let grid = callee.children_by_field_name("subscript", &mut cursor).collect();
+        let grid = callee.children_by_field_name("subscript").collect();
         let mut function = call.parent()?;
         while function.kind() != "function_definition" {
             function = function.parent()?;

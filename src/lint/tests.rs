@@ -1,6 +1,7 @@
 //! Each rule with what it finds, near misses that it must leave alone, and what its fixes make of the text.
 
 mod autotune;
+mod incremental;
 mod memory;
 mod properties;
 mod suppression;

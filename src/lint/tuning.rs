@@ -1,9 +1,7 @@
 //! The decorator that tunes a kernel, and the configurations that it names.
 
-use tree_sitter::Node;
-
 use super::facts::{File, argument, keyword};
-use crate::source::syntax::{Walk, children, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, text_of, walk};
 
 /// A list may be bound to a name, which may be bound to a call, and so on.
 const MAX_STEPS: u32 = 6;

@@ -10,11 +10,14 @@ use super::kernels::Kernels;
 use super::runs::CheckJob;
 use crate::judge::Report;
 use crate::lint::{self, Lint};
-use crate::source::{self, SourceModel, code_hash};
+use crate::source::{SourceModel, Tree, code_hash};
 use crate::text::{Change, Document, PositionEncoding, Splice};
 
 /// Texts longer than this are not parsed: nobody writes a kernel of that size by hand.
 const PARSED_BYTES: usize = 4 << 20;
+
+/// Some 500 lines, which take some 10 ms to parse.
+const SLOW_BYTES: usize = 20_000;
 
 #[derive(Clone)]
 pub(crate) struct FileState {
@@ -24,6 +27,8 @@ pub(crate) struct FileState {
     is_python: bool,
     pub(crate) document: Document,
     pub(crate) kernels: Kernels,
+    /// Syntax of the text that was parsed last.
+    tree: Arc<Tree>,
     pub(crate) model: Arc<SourceModel>,
     /// Static findings of the text that was parsed last.
     pub(crate) lints: Arc<Vec<Lint>>,
@@ -31,6 +36,8 @@ pub(crate) struct FileState {
     code_hash: Option<blake3::Hash>,
     /// The text changed after the last parse.
     unparsed: bool,
+    /// What the last edit made us parse, in bytes.
+    reparsed_bytes: usize,
     /// The last check that came to an end.
     pub(crate) outcome: Option<Outcome>,
     /// The check that waits or runs.
@@ -73,17 +80,26 @@ impl FileState {
             is_python: is_py || opened.language_id == "python",
             document: Document::new(&opened.text, opened.version),
             kernels: Kernels::default(),
+            tree: Arc::default(),
             model: Arc::default(),
             lints: Arc::default(),
             code_hash: None,
             unparsed: true,
+            reparsed_bytes: 0,
             outcome: None,
             run: None,
             cancelled: false,
             published: Arc::default(),
         };
         file.parse();
+        file.reparsed_bytes = 0;
         file
+    }
+
+    /// A look at the next edit may take longer than the keystroke after it: the statement that is being edited is
+    /// a very long one, or a string without an end swallows the text.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.reparsed_bytes > SLOW_BYTES
     }
 
     /// Applies the client's edits and moves everything that stands in the text.
@@ -121,21 +137,37 @@ impl FileState {
         }
         self.unparsed = false;
         let text = self.document.text();
-        let parsed = self.is_python && text.len() <= PARSED_BYTES;
-        self.model = if parsed { Arc::new(source::parse(&text)) } else { Arc::default() };
-        self.lints = Arc::new(if parsed { lint::run(&self.model, &text) } else { Vec::new() });
+        let parsed = if self.is_parsed(&text) { &*text } else { "" };
+        self.tree = Arc::new(self.tree.updated(parsed));
+        self.reparsed_bytes = self.tree.fresh_bytes();
+        self.model = Arc::new(self.tree.model(parsed));
+        self.lints = Arc::new(lint::find(&self.model, &self.tree, parsed));
         self.kernels.update(&self.model);
         for group in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups) {
             group.relocate(&self.kernels, &self.document);
         }
     }
 
+    fn is_parsed(&self, text: &str) -> bool {
+        self.is_python && text.len() <= PARSED_BYTES
+    }
+
     pub(crate) fn code_hash(&mut self) -> blake3::Hash {
-        *self.code_hash.get_or_insert_with(|| {
-            let text = self.document.text();
+        if let Some(known) = self.code_hash {
+            return known;
+        }
+        let text = self.document.text();
+        let hash = if self.is_parsed(&text) {
+            self.parse();
+            self.tree.code_hash()
+        } else if text.len() <= PARSED_BYTES {
+            code_hash(&text)
+        } else {
             // To tell comments from code is to parse.
-            if text.len() > PARSED_BYTES { blake3::hash(text.as_bytes()) } else { code_hash(&text) }
-        })
+            blake3::hash(text.as_bytes())
+        };
+        self.code_hash = Some(hash);
+        hash
     }
 
     /// The text changed since the shown verdict. Up to date after [`Self::code_hash`].

@@ -25,9 +25,7 @@ use super::settings::Settings;
 use crate::judge::Code;
 use crate::judge::check::Checker;
 
-/// Some 1,500 lines, which take a few tens of milliseconds to parse.
-const LONG_TEXT_BYTES: usize = 60_000;
-/// Between an edit of a long text and the look at it, if no other edit comes.
+/// Between an edit that takes long to look at and the look at it, if no other edit comes.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How long things wait. Tests shorten or stretch these.
@@ -82,7 +80,7 @@ pub(crate) struct GlobalState {
     pub(crate) hint_refresh: LensRefresh,
     /// Files whose diagnostics may have changed in this turn.
     pub(crate) touched: BTreeSet<Uri>,
-    /// Long files that are being edited: looked at when the typing pauses.
+    /// Files whose edits take long to look at: looked at when the typing pauses.
     paused: HashMap<Uri, Instant>,
     status: Option<ServerStatusParams>,
     pub(crate) initialized: bool,
@@ -167,11 +165,9 @@ impl GlobalState {
         }
     }
 
-    /// A file was edited. To parse a long one takes longer than the next keystroke, so that waits for a pause.
+    /// A file was edited. The look at it waits for a pause where it takes longer than the next keystroke.
     pub(crate) fn edited(&mut self, uri: Uri) {
-        let is_long =
-            self.files.get(&uri).is_some_and(|file| file.document.rope().len_bytes() > LONG_TEXT_BYTES);
-        if is_long {
+        if self.files.get(&uri).is_some_and(FileState::is_slow) {
             self.paused.insert(uri, Instant::now() + PAUSE);
         } else {
             self.touched.insert(uri);

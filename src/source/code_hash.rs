@@ -1,6 +1,16 @@
 //! What of a Python text can change the verdict.
 
-use tree_sitter::{Node, Parser};
+use super::syntax::{Node, Step, Walk, walk_with_leave};
+use super::tree::Tree;
+
+/// Which comments are code.
+#[derive(Clone, Copy)]
+enum Comments {
+    /// None.
+    Ignored,
+    /// Those addressed to warpsmith.
+    Ours,
+}
 
 /// A hash that stays the same when only comments, blank lines or spacing between tokens changed.
 ///
@@ -8,63 +18,85 @@ use tree_sitter::{Node, Parser};
 /// a verdict on a kernel is old as soon as that function changed. Comments addressed to warpsmith count.
 /// A text that does not parse is hashed as it stands.
 pub fn code_hash(text: &str) -> blake3::Hash {
-    hash_with(text, |comment| contains(comment, b"warpsmith"))
+    Tree::new(text).code_hash()
 }
 
 /// Whether two texts differ in comments, blank lines and spacing only. Comments addressed to warpsmith do not count
 /// either: they say what is right and do nothing.
 pub fn is_same_code(one: &str, other: &str) -> bool {
-    hash_with(one, |_| false) == hash_with(other, |_| false)
+    hash_with(&Tree::new(one), Comments::Ignored) == hash_with(&Tree::new(other), Comments::Ignored)
 }
 
-fn hash_with(text: &str, counts: fn(&[u8]) -> bool) -> blake3::Hash {
-    let mut parser = Parser::new();
-    let tree = match parser.set_language(&tree_sitter_python::LANGUAGE.into()) {
-        Ok(()) => parser.parse(text, None),
-        Err(_) => None,
-    };
-    match tree {
-        Some(tree) if !tree.root_node().has_error() => {
-            let mut hasher = blake3::Hasher::new();
-            hash_tree(tree.root_node(), text.as_bytes(), counts, &mut hasher);
-            hasher.finalize()
-        }
-        _ => blake3::hash(text.as_bytes()),
+impl Tree {
+    /// [`code_hash`] of its text.
+    pub fn code_hash(&self) -> blake3::Hash {
+        hash_with(self, Comments::Ours)
     }
 }
 
-/// Every node as `(kind …)`, every leaf with its text, and what stands between leaves without being
-/// blank. A walk with a cursor: depth is not recursion.
-fn hash_tree(root: Node<'_>, text: &[u8], counts: fn(&[u8]) -> bool, hasher: &mut blake3::Hasher) {
-    let mut cursor = root.walk();
+fn hash_with(tree: &Tree, comments: Comments) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    let is_broken = tree.has_error();
+    for place in 0..tree.pieces().len() {
+        let Some(piece) = tree.piece(place) else { continue };
+        if is_broken {
+            hasher.update(piece.text().as_bytes());
+            continue;
+        }
+        let memo = &piece.memo.code[comments as usize];
+        // A piece without code is none.
+        if let Some(hash) = memo.get_or_init(|| hash_piece(tree, place, comments)) {
+            hasher.update(hash.as_bytes());
+        }
+    }
+    hasher.finalize()
+}
+
+/// Every node as `(kind …)`, every leaf with its text, and what stands between leaves without being blank.
+/// `None` where there is no code.
+fn hash_piece(tree: &Tree, place: usize, comments: Comments) -> Option<blake3::Hash> {
+    let (text, start) = (tree.piece(place)?.text(), tree.start(place));
+    let bytes = |range: std::ops::Range<usize>| text.as_bytes().get(range).unwrap_or_default();
+    let mut hasher = blake3::Hasher::new();
     let mut hashed_to = 0;
-    loop {
-        let node = cursor.node();
-        let range = node.byte_range();
-        if node.kind() == "comment" && !counts(&text[range.clone()]) {
-            hashed_to = range.end;
-        } else {
+    let mut is_empty = true;
+    let is_left_out = |node: Node<'_>| {
+        let range = node.start_byte() - start..node.end_byte() - start;
+        node.kind() == "comment"
+            && !matches!(comments, Comments::Ours if contains(bytes(range), b"warpsmith"))
+    };
+    for statement in tree.statements(place) {
+        walk_with_leave(statement, &mut |step| {
+            let node = match step {
+                Step::Enter(node) => node,
+                Step::Leave(node) => {
+                    if !is_left_out(node) {
+                        hasher.update(b")");
+                    }
+                    return Walk::Skip;
+                }
+            };
+            let range = node.start_byte() - start..node.end_byte() - start;
+            if is_left_out(node) {
+                hashed_to = range.end;
+                return Walk::Skip;
+            }
+            is_empty = false;
             hasher.update(b"(").update(&node.kind_id().to_le_bytes());
             // Not every byte of a string belongs to one of its child nodes, and its blanks count.
-            if node.kind() != "string" && cursor.goto_first_child() {
-                continue;
+            if node.kind() != "string" && node.has_children() {
+                return Walk::Into;
             }
-            let between = text.get(hashed_to..range.start).unwrap_or_default();
-            hash_bytes(
-                &between.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect::<Vec<_>>(),
-                hasher,
-            );
-            hash_bytes(&text[range.clone()], hasher);
+            let between = bytes(hashed_to..range.start);
+            let between: Vec<u8> =
+                between.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            hash_bytes(&between, &mut hasher);
+            hash_bytes(bytes(range.clone()), &mut hasher);
             hashed_to = range.end;
-            hasher.update(b")");
-        }
-        while !cursor.goto_next_sibling() {
-            if !cursor.goto_parent() {
-                return;
-            }
-            hasher.update(b")");
-        }
+            Walk::Skip
+        });
     }
+    (!is_empty).then(|| hasher.finalize())
 }
 
 fn hash_bytes(bytes: &[u8], hasher: &mut blake3::Hasher) {

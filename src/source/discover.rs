@@ -1,65 +1,73 @@
 //! Puts the model of a source text together.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
-use tree_sitter::Node;
-
-use super::functions::{parameter_names, parameters};
 use super::hash::Hasher;
 use super::launches;
+use super::module::{FunctionId, Scopes};
 use super::resolve::{Decorator, Form, Resolver};
-use super::scopes::{BoundTo, Function, FunctionId, MODULE, Scopes};
-use super::syntax::{Walk, children, first_error, parse_tree, text_of, walk};
-use super::{Binding, Kernel, KernelId, ModuleFunction, SourceModel, StringConstant, strings};
+use super::scopes::{Bound, BoundTo, Function, Local, MODULE};
+use super::syntax::{Node, children};
+use super::tree::Tree;
+use super::{Binding, ImportLaunch, Kernel, KernelId, ModuleFunction, SourceModel, StringConstant};
 
 /// Finds kernels, launches and module-level names. Broken code gives what tree-sitter could save.
 pub fn parse(text: &str) -> SourceModel {
-    let Some(tree) = parse_tree(text) else { return SourceModel::default() };
-    let root = tree.root_node();
-    let scopes = Scopes::scan(root, text);
-    let resolver = Resolver::new(&scopes);
-    let hasher = Hasher::new(&scopes, root);
-    let names = name_kernels(&resolver);
+    Tree::new(text).model(text)
+}
 
-    let mut kernels: Vec<Kernel> = Vec::new();
-    let mut positions: HashMap<FunctionId, usize> = HashMap::new();
-    for (id, kernel_id) in &names {
-        positions.insert(*id, kernels.len());
-        kernels.push(kernel(&resolver, &hasher, &names, *id, kernel_id.clone()));
+impl Tree {
+    /// [`parse`] of its text.
+    pub fn model(&self, text: &str) -> SourceModel {
+        let scopes = Scopes::new(self, text);
+        let resolver = Resolver::new(&scopes);
+        let kernels = name_kernels(&resolver);
+        let names: Names = kernels.iter().cloned().collect();
+        let launches = launches::find(&resolver);
+        let on_import = launches::on_import(&resolver, &launches).into_iter().map(|(launch, functions)| {
+            let kernels = functions.iter().filter_map(|id| names.get(id).cloned()).collect();
+            ImportLaunch { kernels, ..launch }
+        });
+        SourceModel {
+            kernels: find_kernels(&resolver, &kernels, &names, &launches),
+            string_constants: string_constants(&scopes),
+            functions: module_functions(&resolver, &launches, &names),
+            bindings: bindings(&scopes),
+            imports: imports(&scopes),
+            import_launches: on_import.collect(),
+            first_error: first_error(self, &scopes),
+        }
     }
-    let launches = launches::find(&resolver);
-    for launch in &launches {
+}
+
+type Names = HashMap<FunctionId, KernelId>;
+
+fn find_kernels(
+    resolver: &Resolver<'_, '_, '_>,
+    ids: &[(FunctionId, KernelId)],
+    names: &Names,
+    launches: &[launches::Launch],
+) -> Vec<Kernel> {
+    let hasher = Hasher::new(resolver.scopes);
+    let mut kernels: Vec<Kernel> =
+        ids.iter().filter_map(|(id, name)| kernel(resolver, &hasher, names, (*id, name))).collect();
+    let positions: HashMap<FunctionId, usize> =
+        ids.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
+    for launch in launches {
         for position in launch.kernels.iter().filter_map(|id| positions.get(id)) {
             kernels[*position].launches.push(launch.site.clone());
         }
     }
-    note_wrappers(&resolver, &positions, &mut kernels);
-    let import_launches = launches::on_import(&resolver, &launches)
-        .into_iter()
-        .map(|(mut launch, functions)| {
-            launch.kernels = functions.iter().filter_map(|id| id_of(&names, *id)).collect();
-            launch
-        })
-        .collect();
-    SourceModel {
-        kernels,
-        string_constants: string_constants(&scopes),
-        functions: module_functions(&resolver, &launches, &names),
-        bindings: bindings(&scopes),
-        imports: imports(root, text),
-        import_launches,
-        first_error: first_error(root),
-    }
+    note_wrappers(resolver, &positions, &mut kernels);
+    kernels
 }
 
 /// Kernels in document order with their names; a repeated name gets `#2`, `#3` …
 fn name_kernels(resolver: &Resolver<'_, '_, '_>) -> Vec<(FunctionId, KernelId)> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut names = Vec::new();
-    for (id, function) in resolver.scopes.functions.iter().enumerate() {
-        if !resolver.is_kernel(id) {
-            continue;
-        }
+    for (id, function) in resolver.scopes.functions().filter(|(id, _)| resolver.is_kernel(*id)) {
         let count = counts.entry(&function.qualified).or_default();
         *count += 1;
         let name = match *count {
@@ -71,25 +79,20 @@ fn name_kernels(resolver: &Resolver<'_, '_, '_>) -> Vec<(FunctionId, KernelId)> 
     names
 }
 
-fn id_of(names: &[(FunctionId, KernelId)], function: FunctionId) -> Option<KernelId> {
-    names.iter().find(|(id, _)| *id == function).map(|(_, name)| name.clone())
-}
-
 fn kernel(
     resolver: &Resolver<'_, '_, '_>,
     hasher: &Hasher<'_, '_, '_>,
-    names: &[(FunctionId, KernelId)],
-    id: FunctionId,
-    kernel_id: KernelId,
-) -> Kernel {
+    names: &Names,
+    (id, kernel_id): (FunctionId, &KernelId),
+) -> Option<Kernel> {
     let scopes = resolver.scopes;
-    let function = &scopes.functions[id];
+    let function = scopes.function(id)?;
     let mut kernel = Kernel {
-        id: kernel_id,
+        id: kernel_id.clone(),
         name: function.name.clone(),
-        name_range: function.name_node.byte_range(),
-        range: function.whole.byte_range(),
-        parameters: parameters(function.node, scopes.text),
+        name_range: scopes.node(id.piece, function.name_node).byte_range(),
+        range: scopes.node(id.piece, function.whole).byte_range(),
+        parameters: function.parameters.clone(),
         autotuned: false,
         heuristics: false,
         other_decorators: Vec::new(),
@@ -97,17 +100,17 @@ fn kernel(
         helpers: Vec::new(),
         content_hash: hasher.hash(id),
     };
-    for decorator in &function.decorators {
-        match resolver.decorator(function.defined_in, *decorator) {
+    for decorator in scopes.nodes(id.piece, &function.decorators) {
+        match resolver.decorator(scopes.defined_in(id), decorator) {
             Some(Decorator::Jit) => {}
             Some(Decorator::Autotune) => kernel.autotuned = true,
             Some(Decorator::Heuristics) => kernel.heuristics = true,
-            None => kernel.other_decorators.extend(decorator_name(scopes, *decorator)),
+            None => kernel.other_decorators.extend(decorator_name(scopes, decorator)),
         }
     }
     let helpers = helpers(resolver, function, id);
-    kernel.helpers = helpers.into_iter().filter_map(|helper| id_of(names, helper)).collect();
-    kernel
+    kernel.helpers = helpers.iter().filter_map(|helper| names.get(helper).cloned()).collect();
+    Some(kernel)
 }
 
 /// The decorator as written, without its arguments.
@@ -119,25 +122,11 @@ fn decorator_name(scopes: &Scopes<'_, '_>, decorator: Node<'_>) -> Option<String
 }
 
 /// Kernels that the body names: called, or passed as a function to combine with.
-fn helpers(resolver: &Resolver<'_, '_, '_>, function: &Function<'_>, id: FunctionId) -> BTreeSet<FunctionId> {
-    let mut helpers = BTreeSet::new();
-    let mut skipped = HashSet::new();
-    let mut asked: HashSet<&str> = HashSet::new();
-    walk(function.node, |node| {
-        match node.kind() {
-            "keyword_argument" => skipped.extend(node.child_by_field_name("name").map(|name| name.id())),
-            "attribute" => {
-                skipped.extend(node.child_by_field_name("attribute").map(|name| name.id()));
-            }
-            _ => {}
-        }
-        let is_name =
-            node.kind() == "attribute" || node.kind() == "identifier" && !skipped.contains(&node.id());
-        if is_name && asked.insert(resolver.scopes.text_of(node)) {
-            helpers.extend(resolver.kernels_as(Form::Kernel, function.scope, node));
-        }
-        Walk::Into
-    });
+fn helpers(resolver: &Resolver<'_, '_, '_>, function: &Function, id: FunctionId) -> BTreeSet<FunctionId> {
+    let scope = resolver.scopes.scope_of(id);
+    let questions = resolver.scopes.nodes(id.piece, &function.questions);
+    let mut helpers: BTreeSet<FunctionId> =
+        questions.flat_map(|node| resolver.kernels_as(Form::Kernel, scope, node)).collect();
     helpers.remove(&id);
     helpers
 }
@@ -167,26 +156,23 @@ fn note_wrappers(
 }
 
 /// Module-level bindings that exist after an import, in document order, with their names.
-fn module_bindings<'a, 'tree>(
-    scopes: &'a Scopes<'tree, '_>,
-) -> Vec<(&'a str, &'a super::scopes::Bound<'tree>)> {
-    let Some(module) = scopes.all.get(MODULE) else { return Vec::new() };
-    let mut bound: Vec<_> = module
-        .names
-        .iter()
-        .flat_map(|(name, bound)| bound.iter().map(move |bound| (name.as_str(), bound)))
-        .filter(|(_, bound)| !scopes.in_main(bound.name_range.start))
-        .collect();
-    bound.sort_by_key(|(_, bound)| bound.name_range.start);
-    bound
+fn module_bindings<'tree>(
+    scopes: &Scopes<'tree, '_>,
+) -> impl Iterator<Item = (u32, &'tree str, &'tree Bound)> {
+    let of_piece = |(piece, local): (u32, &&'tree Local)| {
+        let local = *local;
+        let bound = local.bound.iter().filter(|(_, bound)| !local.in_main(bound.name));
+        bound.map(move |(name, bound)| (piece, name.as_str(), bound))
+    };
+    (0..).zip(&scopes.pieces).flat_map(of_piece)
 }
 
 fn string_constants(scopes: &Scopes<'_, '_>) -> Vec<StringConstant> {
     let mut constants = Vec::new();
-    for (name, bound) in module_bindings(scopes) {
-        let BoundTo::Value(node) = bound.to else { continue };
-        if let Some(value) = strings::value(node, scopes.text) {
-            constants.push(StringConstant { name: name.to_owned(), value, range: node.byte_range() });
+    for (piece, local) in (0..).zip(&scopes.pieces) {
+        for text in local.texts.iter().filter(|text| !local.in_main(text.bound_at)) {
+            let range = scopes.node(piece, text.node).byte_range();
+            constants.push(StringConstant { name: text.name.clone(), value: text.value.clone(), range });
         }
     }
     constants
@@ -195,50 +181,43 @@ fn string_constants(scopes: &Scopes<'_, '_>) -> Vec<StringConstant> {
 fn module_functions(
     resolver: &Resolver<'_, '_, '_>,
     launches: &[launches::Launch],
-    names: &[(FunctionId, KernelId)],
+    names: &Names,
 ) -> Vec<ModuleFunction> {
     let scopes = resolver.scopes;
     let reach = launches::Reach::new(resolver, launches);
-    let launched = |id| reach.kernels(id).into_iter().filter_map(|kernel| id_of(names, kernel)).collect();
-    let functions =
-        scopes.functions.iter().enumerate().filter(|(_, function)| {
-            function.defined_in == MODULE && !scopes.in_main(function.node.start_byte())
-        });
+    let launched = |id| reach.kernels(id).iter().filter_map(|kernel| names.get(kernel).cloned()).collect();
+    let is_of_module = |(id, function): &(FunctionId, &Function)| {
+        function.defined_in == MODULE && !scopes.in_main(scopes.node(id.piece, function.node))
+    };
+    let functions = scopes.functions().filter(is_of_module);
     functions
         .map(|(id, function)| ModuleFunction {
             launches: launched(id),
             name: function.name.clone(),
-            name_range: function.name_node.byte_range(),
-            parameters: parameter_names(function.node, scopes.text),
+            name_range: scopes.node(id.piece, function.name_node).byte_range(),
+            parameters: function.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
         })
         .collect()
 }
 
-fn imports(root: Node<'_>, text: &str) -> Vec<String> {
-    let mut imports = BTreeSet::new();
-    let top_level = |module: Node<'_>| match text_of(module, text).split('.').next().unwrap_or_default() {
-        "" => ".".to_owned(),
-        name => name.trim().to_owned(),
-    };
-    walk(root, |node| match node.kind() {
-        "import_statement" => {
-            let modules = children(node).into_iter();
-            imports.extend(modules.map(|item| top_level(item.child_by_field_name("name").unwrap_or(item))));
-            Walk::Skip
-        }
-        "import_from_statement" => {
-            imports.extend(node.child_by_field_name("module_name").map(top_level));
-            Walk::Skip
-        }
-        _ => Walk::Into,
-    });
-    imports.into_iter().collect()
+fn imports(scopes: &Scopes<'_, '_>) -> Vec<String> {
+    let imports: BTreeSet<&String> = scopes.pieces.iter().flat_map(|local| &local.imports).collect();
+    imports.into_iter().cloned().collect()
 }
 
 fn bindings(scopes: &Scopes<'_, '_>) -> Vec<Binding> {
-    let bound = module_bindings(scopes).into_iter();
+    let bound = module_bindings(scopes).filter(|(_, _, bound)| !matches!(bound.to, BoundTo::Function(_)));
     bound
-        .filter(|(_, bound)| !matches!(bound.to, BoundTo::Function(_)))
-        .map(|(name, bound)| Binding { name: name.to_owned(), range: bound.name_range.clone() })
+        .map(|(piece, name, bound)| Binding {
+            name: name.to_owned(),
+            range: scopes.node(piece, bound.name).byte_range(),
+        })
         .collect()
+}
+
+fn first_error(tree: &Tree, scopes: &Scopes<'_, '_>) -> Option<Range<usize>> {
+    scopes.pieces.iter().enumerate().find_map(|(place, local)| {
+        let (error, start) = (local.first_error.as_ref()?, tree.start(place));
+        Some(start + error.start..start + error.end)
+    })
 }

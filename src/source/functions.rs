@@ -1,9 +1,7 @@
 //! Signatures of functions.
 
-use tree_sitter::Node;
-
 use super::KernelParameter;
-use super::syntax::{children, text_of};
+use super::syntax::{Node, children, text_of};
 
 /// Names of the parameters of a `function_definition`; `*args` and `**kwargs` keep their stars, bare
 /// `*` and `/` are left out.

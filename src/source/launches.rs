@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tree_sitter::Node;
-
+use super::module::{FunctionId, ScopeId};
 use super::resolve::{Form, Resolver};
-use super::scopes::{FunctionId, ScopeId, ScopeKind};
+use super::scopes::ScopeKind;
+use super::syntax::Node;
 use super::{ImportLaunch, LaunchContext, LaunchSite};
 
 /// One launch, before kernels have names.
@@ -58,17 +58,19 @@ fn function_name(resolver: &Resolver<'_, '_, '_>, scope: ScopeId) -> String {
 
 fn context(resolver: &Resolver<'_, '_, '_>, scope: ScopeId, call: Node<'_>) -> LaunchContext {
     let mut in_function = false;
-    for (_, scope) in resolver.scopes.chain(scope) {
+    for (id, scope) in resolver.scopes.chain(scope) {
         match scope.kind {
             ScopeKind::Function(_) | ScopeKind::Lambda => in_function = true,
-            ScopeKind::Class { autograd: true } if in_function => return LaunchContext::AutogradFunction,
-            ScopeKind::Class { .. } if in_function => return LaunchContext::Method,
+            ScopeKind::Class if in_function => {
+                let is_autograd = resolver.scopes.is_autograd(id);
+                return if is_autograd { LaunchContext::AutogradFunction } else { LaunchContext::Method };
+            }
             _ => {}
         }
     }
     if in_function {
         LaunchContext::Function
-    } else if resolver.scopes.in_main(call.start_byte()) {
+    } else if resolver.scopes.in_main(call) {
         LaunchContext::Main
     } else {
         LaunchContext::ModuleLevel
@@ -94,7 +96,7 @@ pub(super) fn on_import(
         for function in resolver.callees(*scope, *call) {
             let kernels = reach.kernels(function);
             if !kernels.is_empty() {
-                let name = resolver.scopes.functions.get(function).map(|function| function.qualified.clone());
+                let name = resolver.scopes.function(function).map(|function| function.qualified.clone());
                 found.push((import_launch(call.byte_range(), name), kernels));
             }
         }

@@ -8,12 +8,18 @@ mod encoding;
 pub(crate) mod functions;
 mod hash;
 mod launches;
+mod memo;
+mod module;
+mod questions;
 mod resolve;
+mod scan;
 mod scopes;
+mod split;
 mod strings;
 pub(crate) mod syntax;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::ops::Range;
 
@@ -23,6 +29,7 @@ pub use code_hash::{code_hash, is_same_code};
 pub use discover::parse;
 pub use encoding::{EncodingError, as_utf8, decode};
 pub use syntax::line_of;
+pub use tree::Tree;
 
 /// Names a kernel within one file, stable while its text changes: `softmax_kernel`, `Outer.method.kernel`.
 /// A second kernel of the same qualified name in one file is `name#2`.

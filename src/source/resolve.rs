@@ -1,12 +1,11 @@
 //! What names stand for: dotted paths of imports, kernels behind aliases.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tree_sitter::Node;
-
-use super::scopes::{Bound, BoundTo, FunctionId, ScopeId, ScopeKind, Scopes};
-use super::syntax::children;
+use super::module::{FunctionId, ScopeId, Scopes};
+use super::scopes::{Bound, BoundTo};
+use super::syntax::{Node, children};
 
 /// How often one question may follow a name or step into an expression; aliases can be cyclic.
 const MAX_STEPS: u32 = 400;
@@ -33,7 +32,7 @@ pub(super) enum Form {
 /// Follows names; knows which functions are kernels once [`Resolver::find_kernels`] told it.
 pub(super) struct Resolver<'a, 'tree, 'text> {
     pub(super) scopes: &'a Scopes<'tree, 'text>,
-    is_kernel: Vec<bool>,
+    kernels: HashSet<FunctionId>,
     /// Kernels passed to functions of this file, by function and parameter: `launch(kernel, grid, …)`.
     passed: HashMap<(FunctionId, String), Vec<FunctionId>>,
     /// What callees are, by scope and text: the same few are called again and again.
@@ -74,7 +73,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
     pub(super) fn new(scopes: &'a Scopes<'tree, 'text>) -> Self {
         let mut resolver = Self {
             scopes,
-            is_kernel: vec![false; scopes.functions.len()],
+            kernels: HashSet::new(),
             passed: HashMap::new(),
             known_callees: RefCell::default(),
         };
@@ -87,12 +86,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         let mut passed: HashMap<(FunctionId, String), Vec<FunctionId>> = HashMap::new();
         for (scope, call) in &self.scopes.calls {
             for function in self.callees(*scope, *call) {
-                let Some(parameters) = self
-                    .scopes
-                    .functions
-                    .get(function)
-                    .map(|function| super::functions::parameter_names(function.node, self.scopes.text))
-                else {
+                let Some(parameters) = self.scopes.function(function).map(|own| &own.parameters) else {
                     continue;
                 };
                 let arguments = call.child_by_field_name("arguments").map(children).unwrap_or_default();
@@ -102,7 +96,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
                             argument.child_by_field_name("name").map(|name| self.scopes.text_of(name)),
                             argument.child_by_field_name("value"),
                         ),
-                        _ => (parameters.get(position).map(String::as_str), Some(argument)),
+                        _ => (parameters.get(position).map(|own| own.name.as_str()), Some(argument)),
                     };
                     let (Some(name), Some(value)) = (name, value) else { continue };
                     let kernels = self.kernels_as(Form::Kernel, *scope, value);
@@ -120,23 +114,21 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         let function = call.child_by_field_name("function").filter(|node| node.kind() == "identifier");
         let Some(function) = function else { return Vec::new() };
         let name = self.scopes.text_of(function);
-        let bound = self.scopes.lookup(scope, name).map(|(_, bound)| bound).unwrap_or_default();
-        let function = |bound: &Bound<'tree>| match bound.to {
-            BoundTo::Function(id) if !self.is_kernel(id) => Some(id),
-            _ => None,
-        };
-        bound.iter().filter_map(function).collect()
+        let functions = self.scopes.bounds(scope, name).into_iter().filter_map(function_of);
+        functions.filter(|id| !self.is_kernel(*id)).collect()
     }
 
     pub(super) fn is_kernel(&self, function: FunctionId) -> bool {
-        self.is_kernel.get(function).copied().unwrap_or_default()
+        self.kernels.contains(&function)
     }
 
     fn find_kernels(&mut self) {
-        for (id, function) in self.scopes.functions.iter().enumerate() {
-            let mut decorators = function.decorators.iter();
-            self.is_kernel[id] = decorators
-                .any(|decorator| self.decorator(function.defined_in, *decorator) == Some(Decorator::Jit));
+        for (id, function) in self.scopes.functions() {
+            let mut decorators = self.scopes.nodes(id.piece, &function.decorators);
+            let defined_in = self.scopes.defined_in(id);
+            if decorators.any(|decorator| self.decorator(defined_in, decorator) == Some(Decorator::Jit)) {
+                self.kernels.insert(id);
+            }
         }
         // `kernel = triton.jit(function)`
         for (scope, call) in &self.scopes.calls {
@@ -148,11 +140,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
                 continue;
             };
             let name = self.scopes.text_of(*argument);
-            for bound in self.scopes.lookup(*scope, name).map(|(_, bound)| bound).unwrap_or_default() {
-                if let BoundTo::Function(id) = bound.to {
-                    self.is_kernel[id] = true;
-                }
-            }
+            self.kernels.extend(self.scopes.bounds(*scope, name).into_iter().filter_map(function_of));
         }
     }
 
@@ -204,7 +192,7 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
                 let Some((found_in, bound)) = self.scopes.lookup(scope, name) else {
                     return vec![name.to_owned()];
                 };
-                bound.iter().flat_map(|bound| self.bound_paths(budget, found_in, bound)).collect()
+                bound.into_iter().flat_map(|bound| self.bound_paths(budget, found_in, bound)).collect()
             }
             "attribute" => {
                 let (Some(object), Some(attribute)) =
@@ -224,10 +212,15 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         })
     }
 
-    fn bound_paths(&self, budget: &mut Budget, scope: ScopeId, bound: &Bound<'tree>) -> Vec<String> {
+    fn bound_paths(
+        &self,
+        budget: &mut Budget,
+        scope: ScopeId,
+        (piece, bound): (u32, &'tree Bound),
+    ) -> Vec<String> {
         match &bound.to {
             BoundTo::Import(path) => vec![path.clone()],
-            BoundTo::Value(value) => self.paths_within(budget, scope, *value),
+            BoundTo::Value(value) => self.paths_within(budget, scope, self.scopes.node(piece, *value)),
             _ => Vec::new(),
         }
     }
@@ -256,7 +249,10 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
             "identifier" => {
                 let name = self.scopes.text_of(expression);
                 let Some((found_in, bound)) = self.scopes.lookup(scope, name) else { return Vec::new() };
-                bound.iter().flat_map(|bound| self.bound_kernels(budget, found_in, bound, name)).collect()
+                bound
+                    .into_iter()
+                    .flat_map(|bound| self.bound_kernels(budget, found_in, bound, name))
+                    .collect()
             }
             "attribute" => self.attribute_kernels(budget, scope, expression),
             "parenthesized_expression" | "conditional_expression" | "boolean_operator" => {
@@ -304,21 +300,22 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         &self,
         budget: &mut Budget,
         scope: ScopeId,
-        bound: &Bound<'tree>,
+        (piece, bound): (u32, &'tree Bound),
         name: &str,
     ) -> Vec<(FunctionId, Form)> {
         match bound.to {
             BoundTo::Parameter => {
-                let Some(ScopeKind::Function(function)) = self.scopes.all.get(scope).map(|scope| scope.kind)
-                else {
-                    return Vec::new();
-                };
+                let Some(function) = self.scopes.function_of(scope) else { return Vec::new() };
                 let kernels = self.passed.get(&(function, name.to_owned())).into_iter().flatten();
                 kernels.map(|id| (*id, Form::Kernel)).collect()
             }
-            BoundTo::Function(id) if self.is_kernel(id) => vec![(id, Form::Kernel)],
-            BoundTo::Value(value) => self.kernels_within(budget, scope, value),
+            BoundTo::Function(local) => {
+                let id = FunctionId { piece, local };
+                if self.is_kernel(id) { vec![(id, Form::Kernel)] } else { Vec::new() }
+            }
+            BoundTo::Value(value) => self.kernels_within(budget, scope, self.scopes.node(piece, value)),
             BoundTo::Element(values) => {
+                let values = self.scopes.node(piece, values);
                 let found = self.kernels_within(budget, scope, values).into_iter();
                 found.filter(|(_, form)| *form == Form::Container).map(|(id, _)| (id, Form::Kernel)).collect()
             }
@@ -341,12 +338,13 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
         let name = self.scopes.text_of(attribute);
         let mut found = Vec::new();
         for class in self.classes(scope, object) {
-            let Some(class_scope) = self.scopes.all.get(class) else { continue };
+            let Some(class_scope) = self.scopes.scope(class) else { continue };
             for bound in class_scope.names.get(name).into_iter().flatten() {
-                found.extend(self.bound_kernels(budget, class, bound, name));
+                found.extend(self.bound_kernels(budget, class, (class.piece, bound), name));
             }
             for (assigned_in, value) in class_scope.attributes.get(name).into_iter().flatten() {
-                found.extend(self.kernels_within(budget, *assigned_in, *value));
+                let assigned_in = ScopeId { local: *assigned_in, ..class };
+                found.extend(self.kernels_within(budget, assigned_in, self.scopes.node(class.piece, *value)));
             }
         }
         if name == "fn" {
@@ -362,12 +360,11 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
                 self.scopes.enclosing_class(scope).into_iter().collect()
             }
             name => {
-                let bound = self.scopes.lookup(scope, name).map(|(_, bound)| bound).unwrap_or_default();
-                let class = |bound: &Bound<'tree>| match bound.to {
-                    BoundTo::Class(class) => Some(class),
+                let class = |(piece, bound): (u32, &Bound)| match bound.to {
+                    BoundTo::Class(class) => Some(self.scopes.class(piece, class)),
                     _ => None,
                 };
-                bound.iter().filter_map(class).collect()
+                self.scopes.bounds(scope, name).into_iter().filter_map(class).collect()
             }
         }
     }
@@ -387,14 +384,11 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
             "subscript" => return found,
             "identifier" => {
                 let name = self.scopes.text_of(function);
-                let bound = self.scopes.lookup(scope, name).map(|(_, bound)| bound).unwrap_or_default();
-                for bound in bound {
-                    let BoundTo::Function(id) = bound.to else { continue };
-                    let Some(factory) = self.scopes.functions.get(id) else { continue };
-                    if self.is_kernel(id) {
-                        continue;
-                    }
-                    found.extend(self.of_all(budget, factory.scope, factory.returns.iter().copied()));
+                let functions = self.scopes.bounds(scope, name).into_iter().filter_map(function_of);
+                for id in functions.filter(|id| !self.is_kernel(*id)) {
+                    let Some(factory) = self.scopes.function(id) else { continue };
+                    let returns = self.scopes.nodes(id.piece, &factory.returns);
+                    found.extend(self.of_all(budget, self.scopes.scope_of(id), returns));
                 }
                 if !found.is_empty() {
                     return found;
@@ -427,10 +421,14 @@ impl<'a, 'tree, 'text> Resolver<'a, 'tree, 'text> {
 
     /// The function that runs when a scope's code runs: its own, or that around a class body.
     pub(super) fn enclosing_function(&self, scope: ScopeId) -> Option<FunctionId> {
-        self.scopes.chain(scope).find_map(|(_, scope)| match scope.kind {
-            ScopeKind::Function(id) => Some(id),
-            _ => None,
-        })
+        self.scopes.chain(scope).find_map(|(id, _)| self.scopes.function_of(id))
+    }
+}
+
+fn function_of((piece, bound): (u32, &Bound)) -> Option<FunctionId> {
+    match bound.to {
+        BoundTo::Function(local) => Some(FunctionId { piece, local }),
+        _ => None,
     }
 }
 

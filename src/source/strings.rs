@@ -1,8 +1,6 @@
 //! Values of string literals.
 
-use tree_sitter::Node;
-
-use super::syntax::{children, text_of};
+use super::syntax::{Node, children, text_of};
 
 /// The value of a plain string literal, or of several beside one another. `None` for bytes, for f-strings
 /// with something to fill in, and for anything else.

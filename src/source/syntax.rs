@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use tree_sitter::{Node, Parser, Tree};
+pub(crate) use super::tree::Node;
+use super::tree::Tree;
 
-/// Parses Python. `None` only if the grammar cannot be loaded, which a test excludes.
-pub(crate) fn parse_tree(text: &str) -> Option<Tree> {
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_python::LANGUAGE.into()).ok()?;
-    parser.parse(text, None)
+/// Parses Python.
+pub(crate) fn parse_tree(text: &str) -> Tree {
+    Tree::new(text)
 }
 
 /// Bytes of the first place where tree-sitter had to skip or invent something.
@@ -55,23 +54,25 @@ pub(crate) enum Step<'tree> {
 
 /// As [`walk`], telling also when a node is left.
 pub(crate) fn walk_with_leave<'tree>(root: Node<'tree>, visit: &mut impl FnMut(Step<'tree>) -> Walk) {
-    let mut cursor = root.walk();
-    let mut depth = 0usize;
+    let mut node = root;
     loop {
-        if visit(Step::Enter(cursor.node())) == Walk::Into && cursor.goto_first_child() {
-            depth += 1;
+        if visit(Step::Enter(node)) == Walk::Into
+            && let Some(child) = node.first_child()
+        {
+            node = child;
             continue;
         }
         loop {
-            visit(Step::Leave(cursor.node()));
-            if depth == 0 {
+            visit(Step::Leave(node));
+            if node.id() == root.id() {
                 return;
             }
-            if cursor.goto_next_sibling() {
+            if let Some(sibling) = node.next_sibling() {
+                node = sibling;
                 break;
             }
-            cursor.goto_parent();
-            depth -= 1;
+            let Some(parent) = node.parent() else { return };
+            node = parent;
         }
     }
 }
@@ -83,8 +84,7 @@ pub(crate) fn text_of<'text>(node: Node<'_>, text: &'text str) -> &'text str {
 
 /// The named children of a node, comments left out.
 pub(crate) fn children<'tree>(node: Node<'tree>) -> Vec<Node<'tree>> {
-    let mut cursor = node.walk();
-    node.named_children(&mut cursor).filter(|child| child.kind() != "comment").collect()
+    node.named_children().filter(|child| child.kind() != "comment").collect()
 }
 
 /// The 1-based line of a byte; a byte past the end belongs to the last line. Lines end as Python and
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_grammar_loads() {
-        assert!(parse_tree("x = 1\n").is_some());
+        assert!(!parse_tree("x = 1\n").root_node().has_error());
     }
 
     #[test]
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn the_first_error_is_found() {
         let text = "x = 1\ny = = 2\nz = (\n";
-        let tree = parse_tree(text).expect("parses");
+        let tree = parse_tree(text);
         let range = first_error(tree.root_node()).expect("has an error");
         assert_eq!(line_of(text, range.start), 2);
-        assert_eq!(parse_tree("x = 1\n").and_then(|tree| first_error(tree.root_node())), None);
+        assert_eq!(first_error(parse_tree("x = 1\n").root_node()), None);
     }
 }

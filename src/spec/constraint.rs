@@ -1,10 +1,8 @@
 //! Evaluates the constraints of a Definition over its axes: the part of Python that needs no values of tensors.
 
-use tree_sitter::Node;
-
 use super::axes::AxisValues;
 use super::definition::{AxisKind, Definition};
-use crate::source::syntax::{children, parse_tree, text_of};
+use crate::source::syntax::{Node, children, parse_tree, text_of};
 
 /// Deeper expressions are not looked at: nobody writes them, and each level costs stack.
 const MAX_NESTING: usize = 64;
@@ -20,7 +18,7 @@ impl Definition {
     /// Whether a constraint holds for these values of the variable axes. `None` when that cannot be said: it
     /// speaks of values of tensors, of an axis without a value, or in more than integer arithmetic.
     pub fn constraint_holds(&self, constraint: &str, axes: &AxisValues) -> Option<bool> {
-        let tree = parse_tree(constraint)?;
+        let tree = parse_tree(constraint);
         let root = tree.root_node();
         if root.has_error() {
             return None;
@@ -55,7 +53,7 @@ impl Definition {
 
     /// The value of an integer expression over axes and shapes, as constraints have them.
     pub fn constraint_value(&self, expression: &str, axes: &AxisValues) -> Option<u64> {
-        let tree = parse_tree(expression)?;
+        let tree = parse_tree(expression);
         let statement = children(tree.root_node()).into_iter().next()?;
         let node = children(statement).into_iter().next()?;
         let known = Known { definition: self, axes: self.all_axes(axes), text: expression };
@@ -91,11 +89,8 @@ impl Known<'_> {
 
     /// `a < b <= c`: every neighbouring pair.
     fn comparison(&self, node: Node<'_>, operands: &[Node<'_>], depth: usize) -> Option<bool> {
-        let mut cursor = node.walk();
-        let operators: Vec<&str> = node
-            .children_by_field_name("operators", &mut cursor)
-            .map(|node| text_of(node, self.text))
-            .collect();
+        let operators = node.children_by_field_name("operators");
+        let operators: Vec<&str> = operators.map(|node| text_of(node, self.text)).collect();
         if operators.len() + 1 != operands.len() {
             return None;
         }

@@ -1,20 +1,18 @@
 //! The little that must be known of the Python inside a Definition.
 
-use tree_sitter::Node;
-
 use crate::source::functions::parameter_names;
-use crate::source::syntax::{Walk, children, first_error, line_of, parse_tree, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, first_error, line_of, parse_tree, text_of, walk};
 
 /// The 1-based line of the first syntax error.
 pub(super) fn first_error_line(source: &str) -> Option<u32> {
-    let tree = parse_tree(source)?;
+    let tree = parse_tree(source);
     first_error(tree.root_node()).map(|range| line_of(source, range.start))
 }
 
 /// Parameters of the top-level function of this name; of the last one, as in Python. `*args` and
 /// `**kwargs` keep their stars.
 pub(super) fn parameters_of(source: &str, function: &str) -> Option<Vec<String>> {
-    let tree = parse_tree(source)?;
+    let tree = parse_tree(source);
     let mut definitions =
         children(tree.root_node()).into_iter().filter_map(|statement| match statement.kind() {
             "decorated_definition" => statement.child_by_field_name("definition"),
@@ -29,7 +27,7 @@ pub(super) fn parameters_of(source: &str, function: &str) -> Option<Vec<String>>
 
 /// Whether the text is one expression.
 pub(super) fn is_expression(text: &str) -> bool {
-    let Some(tree) = parse_tree(text) else { return false };
+    let tree = parse_tree(text);
     let root = tree.root_node();
     let statements = children(root);
     let [statement] = statements.as_slice() else { return false };
@@ -41,7 +39,7 @@ pub(super) fn is_expression(text: &str) -> bool {
 /// All identifiers of the text.
 pub(super) fn names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
-    let Some(tree) = parse_tree(text) else { return names };
+    let tree = parse_tree(text);
     walk(tree.root_node(), |node| {
         if node.kind() == "identifier" {
             names.push(text_of(node, text).to_owned());

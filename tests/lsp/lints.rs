@@ -137,14 +137,33 @@ fn a_comment_with_a_reason_allows_a_finding() {
     assert!(server.diagnostics().diagnostics.is_empty());
 }
 
-/// A text that takes longer to parse than a keystroke is looked at once the typing pauses, and then as it is.
+/// A long text is looked at with every edit: what is not edited is known.
 #[test]
-fn a_long_text_is_looked_at_when_the_typing_pauses() {
+fn a_long_text_is_looked_at_with_every_edit() {
     let mut server = Server::start();
-    let uri = server.open("long.py", &format!("{}\n{}", odd(), "# filler\n".repeat(8_000)));
+    let filler: String = (0..3_000).map(|i| format!("def f{i}(x):\n    return x + {i}\n")).collect();
+    let uri = server.open("long.py", &format!("{}\n{filler}", odd()));
     let first = only(&server.diagnostics()).clone();
-    for version in 2..12 {
+    for version in 2..6 {
         server.edit(&uri, version, (0, 0), (0, 0), "# above\n");
+        let moved = server.diagnostics();
+        assert_eq!(moved.version, Some(version));
+        assert_eq!(only(&moved).range.start.line + 1, first.range.start.line + version as u32);
+    }
+}
+
+/// A statement that takes longer to parse than a keystroke is looked at once the typing pauses, and then as it is.
+#[test]
+fn a_long_statement_is_looked_at_when_the_typing_pauses() {
+    let mut server = Server::start();
+    let uri = server.open("long.py", &format!("TABLE = [\n{}]\n{}", "    1,\n".repeat(8_000), odd()));
+    let first = only(&server.diagnostics()).clone();
+    // The first edit shows how long the statement is.
+    for version in 2..12 {
+        server.edit(&uri, version, (1, 0), (1, 0), "    2,\n");
+        if version == 2 {
+            assert_eq!(server.diagnostics().version, Some(2));
+        }
     }
     let moved = server.diagnostics();
     assert_eq!(moved.version, Some(11), "one look for all edits");

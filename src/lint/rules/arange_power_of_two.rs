@@ -1,22 +1,20 @@
 //! `tl.arange` with literal bounds whose distance is no power of two.
 
-use tree_sitter::Node;
-
-use crate::lint::facts::File;
-use crate::lint::{Lint, Rule, Severity};
-use crate::source::syntax::text_of;
+use crate::lint::facts::KernelFacts;
+use crate::lint::{Check, Lint, Rule, Severity};
+use crate::source::syntax::{Node, text_of};
 
 pub(super) static RULE: Rule = Rule {
     name: "arange-power-of-two",
     severity: Severity::Warning,
     summary: "the range of `tl.arange` is no power of two, which Triton refuses to compile",
     page: include_str!("arange_power_of_two.md"),
-    check,
+    check: Check::Kernel(check),
 };
 
-fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
-    for call in file.kernels.iter().flat_map(|kernel| kernel.calls_of(&["arange"])) {
-        let bound = |position, name| integer(call.argument(position, name, file.text)?, file.text);
+fn check(kernel: &KernelFacts<'_, '_>, found: &mut Vec<Lint>) {
+    for call in kernel.calls_of(&["arange"]) {
+        let bound = |position, name| integer(call.argument(position, name, kernel.text)?, kernel.text);
         let (Some(start), Some(end)) = (bound(0, "start"), bound(1, "end")) else { continue };
         let message = match end.checked_sub(start) {
             None | Some(0) => {

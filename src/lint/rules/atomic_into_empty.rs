@@ -1,18 +1,16 @@
 //! Atomics on memory that nobody has set.
 
-use tree_sitter::Node;
-
 use crate::lint::facts::{File, KernelFacts, keyword};
 use crate::lint::launches::{Launch, launches};
-use crate::lint::{Edit, Fix, Lint, Rule, Severity};
-use crate::source::syntax::{Walk, text_of, walk};
+use crate::lint::{Check, Edit, Fix, Lint, Rule, Severity};
+use crate::source::syntax::{Node, Walk, text_of, walk};
 
 pub(super) static RULE: Rule = Rule {
     name: "atomic-into-empty",
     severity: Severity::Warning,
     summary: "a kernel adds with atomics to memory of `torch.empty`, which holds anything",
     page: include_str!("atomic_into_empty.md"),
-    check,
+    check: Check::File(check),
 };
 
 const ATOMICS: [&str; 6] =
@@ -21,7 +19,8 @@ const ATOMICS: [&str; 6] =
 fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     let mut told = Vec::new();
     for kernel in &file.kernels {
-        let targets = targets(kernel);
+        let targets = kernel.remember(|| Targets(targets(kernel)));
+        let targets: Vec<&str> = targets.0.iter().map(String::as_str).collect();
         if targets.is_empty() {
             continue;
         }
@@ -48,10 +47,12 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     }
 }
 
+struct Targets(Vec<String>);
+
 /// Parameters that the kernel changes with atomics and never stores to.
-fn targets<'a>(kernel: &KernelFacts<'a, '_>) -> Vec<&'a str> {
+fn targets(kernel: &KernelFacts<'_, '_>) -> Vec<String> {
     let pointer =
-        |call: &crate::lint::facts::Call<'a, '_>| call.argument(0, "pointer", kernel.text).map(|p| p.id());
+        |call: &crate::lint::facts::Call<'_, '_>| call.argument(0, "pointer", kernel.text).map(|p| p.id());
     let stored: Vec<&str> = kernel
         .calls_of(&["store", "atomic_xchg", "atomic_cas"])
         .filter_map(|call| call.argument(0, "pointer", kernel.text))
@@ -59,7 +60,7 @@ fn targets<'a>(kernel: &KernelFacts<'a, '_>) -> Vec<&'a str> {
         .collect();
     let atomics = kernel.calls_of(&ATOMICS).filter(|call| pointer(call).is_some());
     let roots = atomics.filter_map(|call| kernel.root(call.argument(0, "pointer", kernel.text)?));
-    roots.filter(|root| !stored.contains(root)).collect()
+    roots.filter(|root| !stored.contains(root)).map(str::to_owned).collect()
 }
 
 /// The call of `torch.empty` that a name is bound to, and to nothing else.

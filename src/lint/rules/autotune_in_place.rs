@@ -1,47 +1,57 @@
 //! An autotuned kernel that overwrites what it reads.
 
-use tree_sitter::Node;
-
-use crate::lint::facts::{File, KernelFacts};
+use crate::lint::facts::{File, KernelFacts, Place};
 use crate::lint::tuning::Tuning;
-use crate::lint::{Edit, Fix, Lint, Rule, Severity};
-use crate::source::syntax::children;
+use crate::lint::{Check, Edit, Fix, Lint, Rule, Severity};
+use crate::source::syntax::{Node, children};
 
 pub(super) static RULE: Rule = Rule {
     name: "autotune-in-place",
     severity: Severity::Warning,
     summary: "an autotuned kernel overwrites memory that it reads, and nothing restores it between trials",
     page: include_str!("autotune_in_place.md"),
-    check,
+    check: Check::File(check),
 };
 
 fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     for kernel in &file.kernels {
         let Some(tuning) = kernel.tuning.as_ref().filter(|tuning| tuning.measures) else { continue };
-        let mut told: Vec<&str> = Vec::new();
-        for store in kernel.calls_of(&["store"]) {
-            let Some(pointer) = store.argument(0, "pointer", file.text) else { continue };
-            let Some(parameter) = kernel.root(pointer).filter(|parameter| !told.contains(parameter)) else {
-                continue;
-            };
-            if !reads_before(kernel, store.node, pointer, parameter) {
-                // From here on the kernel may read what it has written itself, which is the same in every trial.
-                told.push(parameter);
-                continue;
-            }
+        for place in &kernel.remember(|| Overwritten::of(kernel)).0 {
+            let parameter = place.name.as_str();
             if tuning.protects(parameter, &["restore_value", "reset_to_zero"]) {
                 continue;
             }
-            told.push(parameter);
             let message = format!(
                 "`{}` is tuned and writes over what it reads from `{parameter}`: each trial starts from what the \
                  one before left, so the result after tuning is wrong; name it in `restore_value`",
                 kernel.kernel.name
             );
-            let mut lint = RULE.at(store.node.byte_range(), message);
+            let mut lint = RULE.at(kernel.range_of(place), message);
             lint.fixes.extend(protect(kernel, tuning, "restore_value", parameter));
             found.push(lint);
         }
+    }
+}
+
+/// Stores that overwrite what was read, the first of each parameter.
+struct Overwritten(Vec<Place>);
+
+impl Overwritten {
+    fn of(kernel: &KernelFacts<'_, '_>) -> Self {
+        let (mut overwritten, mut told) = (Vec::new(), Vec::new());
+        for store in kernel.calls_of(&["store"]) {
+            let Some(pointer) = store.argument(0, "pointer", kernel.text) else { continue };
+            let Some(parameter) = kernel.root(pointer).filter(|parameter| !told.contains(parameter)) else {
+                continue;
+            };
+            // From the first store on the kernel may read what it has written itself, which is the same in every
+            // trial.
+            told.push(parameter);
+            if reads_before(kernel, store.node, pointer, parameter) {
+                overwritten.push(kernel.place(parameter, store.node));
+            }
+        }
+        Self(overwritten)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::lint::facts::{File, argument};
 use crate::lint::tuning::plain_string;
-use crate::lint::{Lint, Rule, Severity};
+use crate::lint::{Check, Lint, Rule, Severity};
 use crate::source::syntax::children;
 
 pub(super) static RULE: Rule = Rule {
@@ -10,7 +10,7 @@ pub(super) static RULE: Rule = Rule {
     severity: Severity::Warning,
     summary: "a configuration sets a keyword that is neither a parameter of the kernel nor an option of Triton",
     page: include_str!("autotune_unknown_keyword.md"),
-    check,
+    check: Check::File(check),
 };
 
 /// Options of the compiler and launcher, of all back ends and versions that we know. They may stand in the

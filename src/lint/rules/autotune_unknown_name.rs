@@ -1,17 +1,16 @@
 //! `key`, `reset_to_zero` and `restore_value` name parameters of the kernel.
 
-use tree_sitter::Node;
-
 use crate::lint::facts::{File, KernelFacts};
 use crate::lint::tuning::{NameEntry, NameList};
-use crate::lint::{Edit, Fix, Lint, Rule, Severity};
+use crate::lint::{Check, Edit, Fix, Lint, Rule, Severity};
+use crate::source::syntax::Node;
 
 pub(super) static RULE: Rule = Rule {
     name: "autotune-unknown-name",
     severity: Severity::Warning,
     summary: "`key`, `reset_to_zero` or `restore_value` names no parameter of the kernel",
     page: include_str!("autotune_unknown_name.md"),
-    check,
+    check: Check::File(check),
 };
 
 fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {

@@ -1,19 +1,17 @@
 //! A kernel reads a module-level value that is no `tl.constexpr`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use tree_sitter::Node;
-
-use crate::lint::facts::{File, KernelFacts};
-use crate::lint::{Edit, Fix, Lint, Rule, Severity};
-use crate::source::syntax::{Walk, text_of, walk};
+use crate::lint::facts::{File, KernelFacts, Place};
+use crate::lint::{Check, Edit, Fix, Lint, Rule, Severity};
+use crate::source::syntax::{Node, Walk, text_of, walk};
 
 pub(super) static RULE: Rule = Rule {
     name: "global-not-constexpr",
     severity: Severity::Warning,
     summary: "a kernel reads a module-level value that is no `tl.constexpr`, which Triton refuses to compile",
     page: include_str!("global_not_constexpr.md"),
-    check,
+    check: Check::File(check),
 };
 
 /// Who sets this wants what we would complain of.
@@ -24,13 +22,8 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
         return;
     }
     for kernel in &file.kernels {
-        let mut told = HashSet::new();
-        for name in names_read(kernel) {
-            let written = kernel.text_of(name);
-            let is_local = kernel.parameters.contains(written) || kernel.assigned.contains_key(written);
-            if is_local || !told.insert(written) {
-                continue;
-            }
+        for place in &kernel.remember(|| Read::of(kernel)).0 {
+            let written = place.name.as_str();
             let Some((assignment, value)) =
                 file.constant(written).filter(|(_, value)| is_plain(*value, file.text))
             else {
@@ -45,10 +38,23 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
                 "is a module-level value and no `tl.constexpr`"
             };
             let message = format!("`{written}` {form}: Triton refuses to compile a kernel that reads it");
-            let mut lint = RULE.at(name.byte_range(), message);
+            let mut lint = RULE.at(kernel.range_of(place), message);
             lint.fixes.extend(wrap(file, written, value));
             found.push(lint);
         }
+    }
+}
+
+/// Names that the body takes from outside, each where it stands first.
+struct Read(Vec<Place>);
+
+impl Read {
+    fn of(kernel: &KernelFacts<'_, '_>) -> Self {
+        let mut told = HashSet::new();
+        let names = names_read(kernel).into_iter().map(|name| (kernel.text_of(name), name));
+        let is_local = |name: &str| kernel.parameters.contains(name) || kernel.assigned().contains_key(name);
+        let from_outside = names.filter(|(written, _)| !is_local(written) && told.insert(*written));
+        Self(from_outside.map(|(written, name)| kernel.place(written, name)).collect())
     }
 }
 
@@ -105,25 +111,33 @@ fn is_plain(value: Node<'_>, text: &str) -> bool {
 /// `tl.constexpr`.
 fn wrap(file: &File<'_, '_>, name: &str, value: Node<'_>) -> Option<Fix> {
     let imported = file.model.bindings.iter().any(|binding| binding.name == "tl");
-    let in_kernels = |node: Node<'_>| {
-        file.kernels.iter().any(|kernel| {
-            kernel.body.start_byte() <= node.start_byte() && node.end_byte() <= kernel.body.end_byte()
-        })
-    };
-    let mut elsewhere = 0;
-    walk(file.root, |node| {
-        if node.kind() == "identifier" && text_of(node, file.text) == name && !in_kernels(node) {
-            elsewhere += 1;
-        }
-        Walk::Into
-    });
+    let inside: usize = file.kernels.iter().map(|kernel| uses(kernel.body, name, file.text)).sum();
+    let everywhere: usize =
+        file.root.named_children().map(|statement| uses(statement, name, file.text)).sum();
     // The assignment itself is the one use outside.
-    if !imported || elsewhere != 1 || file.text.contains("__all__") {
+    if !imported || everywhere != inside + 1 || file.text.contains("__all__") {
         return None;
     }
     let wrapped = |at, text: &str| Edit { range: at..at, text: text.to_owned() };
     let edits = vec![wrapped(value.start_byte(), "tl.constexpr("), wrapped(value.end_byte(), ")")];
     Some(Fix { title: format!("Make `{name}` a `tl.constexpr`"), edits })
+}
+
+/// How often each name stands in a piece of code.
+struct Uses(HashMap<String, usize>);
+
+fn uses(code: Node<'_>, name: &str, text: &str) -> usize {
+    let uses = code.remember(|| {
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        walk(code, |node| {
+            if node.kind() == "identifier" {
+                *uses.entry(text_of(node, text).to_owned()).or_default() += 1;
+            }
+            Walk::Into
+        });
+        Uses(uses)
+    });
+    uses.0.get(name).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -135,7 +149,7 @@ mod tests {
     fn plain_values() {
         let value_is_plain = |value: &str| {
             let text = format!("X = {value}\n");
-            let tree = parse_tree(&text).expect("parses");
+            let tree = parse_tree(&text);
             let statement = children(tree.root_node()).into_iter().next().expect("a statement");
             let assignment = children(statement).into_iter().next().expect("an assignment");
             is_plain(assignment.child_by_field_name("right").expect("a value"), &text)

@@ -1,19 +1,17 @@
 //! A batch dimension on an axis of the grid that ends at 65,535.
 
-use tree_sitter::Node;
-
 use crate::lint::expressions::operands;
 use crate::lint::facts::File;
 use crate::lint::launches::{Launch, launches};
-use crate::lint::{Lint, Rule, Severity};
-use crate::source::syntax::{Walk, children, text_of, walk};
+use crate::lint::{Check, Lint, Rule, Severity};
+use crate::source::syntax::{Node, Walk, children, text_of, walk};
 
 pub(super) static RULE: Rule = Rule {
     name: "grid-axis-limit",
     severity: Severity::Information,
     summary: "a batch dimension is axis 1 or 2 of the grid, which CUDA ends at 65,535",
     page: include_str!("grid_axis_limit.md"),
-    check,
+    check: Check::File(check),
 };
 
 /// How batch dimensions are called.
@@ -32,8 +30,7 @@ const BATCH: &[&str] = &[
 
 fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
     // The limit is CUDA's; Ascend has another.
-    let words = file.text.split(|c: char| !c.is_ascii_alphanumeric());
-    if words.into_iter().any(|word| word.eq_ignore_ascii_case("npu") || word.eq_ignore_ascii_case("ascend")) {
+    if file.tree.any_piece(|text| ForAscend(is_for_ascend(text)), |is| is.0) {
         return;
     }
     let mut told = Vec::new();
@@ -55,6 +52,13 @@ fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
             }
         }
     }
+}
+
+struct ForAscend(bool);
+
+fn is_for_ascend(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| word.eq_ignore_ascii_case("npu") || word.eq_ignore_ascii_case("ascend"))
 }
 
 /// The dimensions that a grid may have: written in the launch, bound to a name, or returned by a function of the

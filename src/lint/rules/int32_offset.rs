@@ -1,38 +1,34 @@
 //! `program_id · stride` in 32 bits.
 
-use tree_sitter::Node;
-
 use crate::lint::expressions::{Index, operands};
-use crate::lint::facts::{File, KernelFacts};
-use crate::lint::{Edit, Fix, Lint, Rule, Severity};
-use crate::source::syntax::{Walk, walk};
+use crate::lint::facts::KernelFacts;
+use crate::lint::{Check, Edit, Fix, Lint, Rule, Severity};
+use crate::source::syntax::{Node, Walk, walk};
 
 pub(super) static RULE: Rule = Rule {
     name: "int32-offset",
     severity: Severity::Information,
     summary: "an offset that grows with the program's index is computed in 32 bits and wraps in large tensors",
     page: include_str!("int32_offset.md"),
-    check,
+    check: Check::Kernel(check),
 };
 
-fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
-    for kernel in &file.kernels {
-        let products = products(kernel);
-        let Some(first) = products.first() else { continue };
-        let more = match products.len() - 1 {
-            0 => String::new(),
-            1 => ", and so does one more product of this kernel".to_owned(),
-            more => format!(", and so do {more} more products of this kernel"),
-        };
-        let message = format!(
-            "`{}` is computed in 32 bits: it wraps where it reaches 2,147,483,648, in a tensor of that many \
-             elements (4 GiB in 16 bits){more}",
-            shortened(kernel.text_of(first.node))
-        );
-        let mut lint = RULE.at(first.node.byte_range(), message);
-        lint.fixes.push(widen(kernel, &products));
-        found.push(lint);
-    }
+fn check(kernel: &KernelFacts<'_, '_>, found: &mut Vec<Lint>) {
+    let products = products(kernel);
+    let Some(first) = products.first() else { return };
+    let more = match products.len() - 1 {
+        0 => String::new(),
+        1 => ", and so does one more product of this kernel".to_owned(),
+        more => format!(", and so do {more} more products of this kernel"),
+    };
+    let message = format!(
+        "`{}` is computed in 32 bits: it wraps where it reaches 2,147,483,648, in a tensor of that many \
+         elements (4 GiB in 16 bits){more}",
+        shortened(kernel.text_of(first.node))
+    );
+    let mut lint = RULE.at(first.node.byte_range(), message);
+    lint.fixes.push(widen(kernel, &products));
+    found.push(lint);
 }
 
 /// A product of an index and a stride.
@@ -107,7 +103,7 @@ fn product<'tree>(kernel: &KernelFacts<'_, 'tree>, node: Node<'tree>) -> Option<
         let name = kernel.text_of(*factor);
         factor.kind() == "identifier"
             && kernel.parameters.contains(name)
-            && !kernel.assigned.contains_key(name)
+            && !kernel.assigned().contains_key(name)
             && strides_far(name)
     };
     factors.iter().find(|factor| is_stride(factor))?;
@@ -129,7 +125,7 @@ fn strides_far(name: &str) -> bool {
 
 /// Parameters that memory is read or written through.
 fn pointers<'a>(kernel: &KernelFacts<'a, '_>) -> Vec<&'a str> {
-    let memory = kernel.calls.iter().filter(|call| {
+    let memory = kernel.calls().iter().filter(|call| {
         call.function.is_some_and(|name| {
             matches!(name, "load" | "store" | "make_block_ptr") || name.starts_with("atomic_")
         })

@@ -11,7 +11,7 @@ mod grid_axis_limit;
 mod int32_offset;
 mod narrow_sum;
 
-use super::{Rule, Severity};
+use super::{Check, Rule, Severity};
 
 /// Every rule, by name.
 pub static RULES: &[&Rule] = &[
@@ -35,7 +35,7 @@ pub(super) static SUPPRESSION: Rule = Rule {
     summary: "a comment that allows a finding has no reason, names no rule, or allows nothing",
     page: include_str!("suppression.md"),
     // `comments` finds these when all else is known.
-    check: |_, _| {},
+    check: Check::File(|_, _| {}),
 };
 
 /// The rule of this name.

@@ -1,35 +1,29 @@
 //! A sum in 16 bits.
 
-use tree_sitter::Node;
-
 use crate::lint::expressions::converted;
-use crate::lint::facts::{File, Given, KernelFacts, keyword};
-use crate::lint::{Lint, Rule, Severity};
+use crate::lint::facts::{Given, KernelFacts, keyword};
+use crate::lint::{Check, Lint, Rule, Severity};
+use crate::source::syntax::Node;
 
 pub(super) static RULE: Rule = Rule {
     name: "narrow-sum",
     severity: Severity::Information,
     summary: "a sum over 16-bit floats is added up in 16 bits",
     page: include_str!("narrow_sum.md"),
-    check,
+    check: Check::Kernel(check),
 };
 
-fn check(file: &File<'_, '_>, found: &mut Vec<Lint>) {
-    for kernel in &file.kernels {
-        for call in kernel.calls_of(&["sum", "cumsum"]) {
-            if keyword(call.node, "dtype", file.text).is_some() {
-                continue;
-            }
-            let Some(dtype) =
-                call.argument(0, "input", file.text).and_then(|input| narrowed(kernel, input, 6))
-            else {
-                continue;
-            };
-            let message = format!(
-                "this adds up in {dtype}: of many terms the small ones are lost; sum in float32 and convert after"
-            );
-            found.push(RULE.at(call.node.byte_range(), message));
+fn check(kernel: &KernelFacts<'_, '_>, found: &mut Vec<Lint>) {
+    for call in kernel.calls_of(&["sum", "cumsum"]) {
+        if keyword(call.node, "dtype", kernel.text).is_some() {
+            continue;
         }
+        let input = call.argument(0, "input", kernel.text);
+        let Some(dtype) = input.and_then(|input| narrowed(kernel, input, 6)) else { continue };
+        let message = format!(
+            "this adds up in {dtype}: of many terms the small ones are lost; sum in float32 and convert after"
+        );
+        found.push(RULE.at(call.node.byte_range(), message));
     }
 }
 
@@ -41,7 +35,7 @@ fn narrowed<'a, 'tree>(
 ) -> Option<&'static str> {
     let depth = depth.checked_sub(1)?;
     match node.kind() {
-        "identifier" => match kernel.assigned.get(kernel.text_of(node)).map(Vec::as_slice) {
+        "identifier" => match kernel.assigned().get(kernel.text_of(node)).map(Vec::as_slice) {
             Some([Given::Value(value)]) => narrowed(kernel, *value, depth),
             _ => None,
         },

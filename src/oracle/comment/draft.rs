@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tree_sitter::Node;
-
 use super::grammar::{Comment, Dim, Item, Literal, ReferenceName, Tensor, Value};
 use super::parse::{RESERVED, is_identifier};
 use super::place::functions;
 use crate::source::functions::parameter_names;
-use crate::source::syntax::{Walk, children, parse_tree, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, parse_tree, text_of, walk};
 use crate::source::{Kernel, LaunchContext, SourceModel};
 use crate::spec::Dtype;
 
@@ -51,7 +49,7 @@ pub struct Draft {
 /// The comment for the function that launches this kernel; `None` when not exactly one module-level function
 /// does, or when no tensor of its parameters reaches the kernel.
 pub fn draft(text: &str, model: &SourceModel, kernel: &Kernel) -> Option<Draft> {
-    let tree = parse_tree(text)?;
+    let tree = parse_tree(text);
     let launchers: BTreeSet<&str> = kernel
         .launches
         .iter()

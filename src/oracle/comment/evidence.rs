@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tree_sitter::Node;
-
 use super::draft::{leftmost, origin_of};
 use super::parse::is_identifier;
-use crate::source::syntax::{Walk, children, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, text_of, walk};
 
 /// Members that only tensors have.
 const OF_TENSORS: [&str; 22] = [

@@ -5,13 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use tree_sitter::Node;
-
 use super::draft::{Uses, passed};
 use super::evidence::{Evidence, holds_whole_numbers};
 use super::grammar::{Comment, Dim, Item, Literal, Tensor, Value};
 use super::parse::{Parsed, RESERVED};
-use crate::source::syntax::{Walk, children, parse_tree, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, parse_tree, text_of, walk};
 use crate::source::{Kernel, LaunchContext, SourceModel};
 use crate::spec::Dtype;
 
@@ -62,7 +60,7 @@ struct Sketch {
 /// What the code does not show, one sentence each.
 pub(super) fn infer(text: &str, model: &SourceModel, entry: &str) -> Result<Parsed, Vec<String>> {
     let nothing = || vec!["it cannot be read".to_owned()];
-    let tree = parse_tree(text).ok_or_else(nothing)?;
+    let tree = parse_tree(text);
     let known = model.function(entry).ok_or_else(nothing)?;
     let function = function_named_at(tree.root_node(), &known.name_range).ok_or_else(nothing)?;
     let evidence = Evidence::of(function, text);

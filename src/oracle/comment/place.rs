@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use tree_sitter::Node;
-
 use super::parse::CommentError;
-use crate::source::syntax::{Walk, children, line_of, parse_tree, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, line_of, parse_tree, text_of, walk};
 use crate::source::{LaunchContext, SourceModel};
 
 /// Lines with the prefix that follow one another.
@@ -65,7 +63,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, CommentError> {
     if !text.contains("warpsmith:") {
         return Ok(Vec::new());
     }
-    let Some(tree) = parse_tree(text) else { return Ok(Vec::new()) };
+    let tree = parse_tree(text);
     let mut comments: Vec<Range<usize>> = Vec::new();
     walk(tree.root_node(), |node| {
         if node.kind() == "comment" {

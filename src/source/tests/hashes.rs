@@ -115,6 +115,24 @@ fn a_nested_kernel_rests_on_the_function_around_it() {
     assert_eq!(hash(&edited("if n > 0", "if n > 1"), "make.nested"), before);
 }
 
+/// The variable of a comprehension is no name of the module: kernels that each have one of the same name have
+/// nothing to do with one another.
+#[test]
+fn variables_of_comprehensions_are_no_names_of_the_module() {
+    let kernel = |name: &str, sizes: &str| {
+        let configs = format!("[triton.Config({{'BLOCK': block}}) for block in {sizes}]");
+        format!("@triton.autotune({configs}, key=[])\n@triton.jit\ndef {name}(x, BLOCK):\n    pass\n\n")
+    };
+    let text = |one: &str, other: &str| format!("import triton\n{}{}", kernel("a", one), kernel("b", other));
+    let before = text("(64,)", "(64,)");
+    assert_eq!(hash(&before, "a"), hash(&text("(64,)", "(128,)"), "a"));
+    assert_ne!(hash(&before, "b"), hash(&text("(64,)", "(128,)"), "b"));
+    let names = |text: &str| parse(text).bindings.into_iter().map(|binding| binding.name).collect::<Vec<_>>();
+    assert_eq!(names(&before), ["triton"]);
+    // But what is assigned within one is.
+    assert_eq!(names("x = [y := i for i in range(3)]"), ["x", "y"]);
+}
+
 #[test]
 fn text_inside_strings_counts() {
     let with = |text: &str| hash(&format!("import triton\n@triton.jit\ndef k(x):\n    f(x, {text})\n"), "k");

@@ -2,6 +2,7 @@ mod damage;
 mod discovery;
 mod hashes;
 mod launching;
+mod pieces;
 
 use super::{Kernel, SourceModel, parse};
 

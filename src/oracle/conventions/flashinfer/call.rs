@@ -1,10 +1,8 @@
 //! How FlashInfer-Bench calls an entry: inputs, then in destination-passing style outputs, by position.
 
-use tree_sitter::Node;
-
 use crate::oracle::Mapping;
 use crate::source::SourceModel;
-use crate::source::syntax::{children, parse_tree, text_of};
+use crate::source::syntax::{Node, children, parse_tree, text_of};
 use crate::spec::{Definition, TensorSpec};
 
 /// Which parameter takes what.
@@ -136,7 +134,7 @@ fn wanted(definition: &Definition, entry: &str, destination_passing: Option<bool
 /// The parameters of a module-level function that can be given by position as well as by keyword; `None` when
 /// some cannot.
 fn positional(text: &str, function: &str) -> Option<Vec<Positional>> {
-    let tree = parse_tree(text)?;
+    let tree = parse_tree(text);
     let mut definitions =
         children(tree.root_node()).into_iter().filter_map(|statement| match statement.kind() {
             "decorated_definition" => statement.child_by_field_name("definition"),

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use tree_sitter::Node;
-
-use crate::source::syntax::{Walk, children, parse_tree, text_of, walk};
+use crate::source::syntax::{Node, Walk, children, parse_tree, text_of, walk};
 use crate::spec::AxisValues;
 
 const MAKERS: [&str; 2] = ["get_inputs", "get_init_inputs"];
@@ -44,9 +42,7 @@ impl ProblemFile {
             constants: Vec::new(),
             used: BTreeSet::new(),
         };
-        if let Some(tree) = parse_tree(&text) {
-            file.read(tree.root_node(), &text);
-        }
+        file.read(parse_tree(&text).root_node(), &text);
         file.text = text;
         file
     }
