@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 
 use super::assess_trials::assess_trials;
+use super::delegation::whole_operation;
 use super::ends::{died_finding, raised_finding};
 use super::trials::TrialOutcome;
 use super::verdict::{BadElement, CaseRecord, Code, Finding};
@@ -51,10 +52,20 @@ pub(super) struct Circumstances<'a> {
     pub(super) on_gpu: bool,
     /// The file has products of matrices. A GPU does not tell whether they were rounded to TF32; the interpreter does.
     pub(super) may_use_tf32: bool,
+    /// The kind of operation, by the Definition.
+    pub(super) op_type: &'a str,
     /// What was tried after the first call, in the stage of determinism.
     pub(super) trials: &'a [TrialOutcome],
     /// Whether the Definition asks for the same bits every time.
     pub(super) must_be_deterministic: bool,
+}
+
+impl Circumstances<'_> {
+    /// A function of PyTorch's that the entry called and that is the whole operation.
+    fn own_calls<'r>(&self, ran: &'r Ran) -> Option<&'r str> {
+        let whole = whole_operation(self.op_type);
+        ran.library.iter().map(String::as_str).find(|called| whole.contains(called))
+    }
 }
 
 /// The record of one case.
@@ -126,6 +137,13 @@ fn assess_run(
         record.findings.push(Finding::plain(
             Code::NotLaunched,
             "the entry returned without launching a Triton kernel, so no kernel was judged".to_owned(),
+        ));
+    } else if let Some(called) = circumstances.own_calls(&ran) {
+        record.findings.push(Finding::plain(
+            Code::Delegated,
+            format!(
+                "the entry calls `{called}` of PyTorch, which is the operation that is judged: no kernel of this file computes it"
+            ),
         ));
     }
     if case.coverage != Coverage::Offsets {

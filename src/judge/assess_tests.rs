@@ -45,6 +45,7 @@ fn judge_with_trials(
         wall_s: 20.0,
         on_gpu: false,
         may_use_tf32: false,
+        op_type: "softmax",
         trials,
         must_be_deterministic,
     };
@@ -381,6 +382,38 @@ fn a_result_of_earlier_values_is_a_cache() {
 }
 
 #[test]
+fn a_result_that_one_element_does_not_change_is_a_cache() {
+    let wrong = || ended(json!({}), json!({"violations": 8, "first": sample()}));
+    let record = judge_trials(&[outcome(Trial::OneElement, wrong(), Some(0))], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::Memoised]));
+    assert!(record.findings[0].message.starts_with("called with one element of each input changed, "));
+    let record = judge_trials(&[outcome(Trial::OneElement, wrong(), Some(3))], false);
+    assert_eq!(codes(&record), [Code::Mismatch]);
+    let right = judge_trials(&[outcome(Trial::OneElement, ended(json!({}), json!({})), Some(3))], true);
+    assert_eq!((right.verdict, codes(&right)), (Verdict::Passed, vec![]));
+}
+
+/// Only a call that is right all the same comes here, see `trials.rs`.
+#[test]
+fn a_result_that_needs_no_kernel_is_nobodys() {
+    let record = judge_trials(&[outcome(Trial::Idle, ended(json!({}), json!({})), None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::NoEffect]));
+    let record = judge_trials(&[outcome(Trial::Idle, Ended::Read, None)], false);
+    assert_eq!((record.verdict, codes(&record)), (Verdict::Passed, vec![]));
+}
+
+#[test]
+fn the_whole_operation_is_not_left_to_a_library() {
+    let calls = |library: Value| judge(ended(json!({"library": library}), json!({})));
+    let record = calls(json!(["logsumexp", "softmax"]));
+    assert_eq!((record.verdict, codes(&record)), (Verdict::CouldNotRun, vec![Code::Delegated]));
+    assert!(record.findings[0].message.contains("`softmax`"), "{}", record.findings[0].message);
+    assert_eq!(calls(json!(["matmul", "logsumexp"])).verdict, Verdict::Passed, "parts may be");
+    let without = judge(ended(json!({"library": ["softmax"], "launches": []}), json!({})));
+    assert_eq!(codes(&without), [Code::NotLaunched], "one thing is told once");
+}
+
+#[test]
 fn a_changed_result_of_an_earlier_call_is_a_reused_output() {
     let record = judge_trials(&[outcome(Trial::Held, Ended::Read, Some(32))], false);
     assert_eq!((record.verdict, codes(&record)), (Verdict::Wrong, vec![Code::OutputReused]));
@@ -457,6 +490,7 @@ fn judge_on_gpu(case: &Case, ended: Ended, may_use_tf32: bool) -> CaseRecord {
         wall_s: 60.0,
         on_gpu: true,
         may_use_tf32,
+        op_type: "softmax",
         trials: &[],
         must_be_deterministic: false,
     };

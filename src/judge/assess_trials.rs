@@ -35,6 +35,13 @@ fn of_trial(circumstances: Circumstances<'_>, outcome: &TrialOutcome) -> Vec<Fin
              and no GPU promises that those run first",
         )];
     }
+    if let (Trial::Idle, Ended::Ran { .. }) = (trial, ended) {
+        return vec![Finding::plain(
+            Code::NoEffect,
+            "the outputs are right also when its kernels store nothing, so something else computed them and no kernel \
+             was judged",
+        )];
+    }
     let differing = repeated.as_ref().and_then(first_differing);
     if let (Trial::Held, Some(output)) = (trial, differing) {
         return vec![Finding::plain(
@@ -49,6 +56,13 @@ fn of_trial(circumstances: Circumstances<'_>, outcome: &TrialOutcome) -> Vec<Fin
     let wrong = findings_of(circumstances, trial, ended);
     if !wrong.is_empty() {
         let is_wrong = wrong.iter().any(|finding| finding.code.verdict() == Verdict::Wrong);
+        if *trial == Trial::OneElement && is_wrong && is_the_same(repeated.as_ref()) {
+            return vec![Finding::plain(
+                Code::Memoised,
+                "called with one element of each input changed, it handed back the very result of before: a cache looks at \
+                 some of the values only, or part of the input is not used",
+            )];
+        }
         if *trial == Trial::OtherValues && is_wrong && is_the_same(repeated.as_ref()) {
             return vec![Finding::plain(
                 Code::Memoised,

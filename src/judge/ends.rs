@@ -39,6 +39,7 @@ pub(super) fn raised_finding(raised: &Raised) -> Finding {
         "bad-signature" => (Code::BadSignature, raised.message.clone()),
         "not-built" => (Code::NotBuilt, raised.message.clone()),
         "unmatched-weights" => (Code::UnmatchedWeights, raised.message.clone()),
+        "left-running" => (Code::LeftRunning, raised.message.clone()),
         "bad-problem" => (Code::ReferenceFailed, raised.message.clone()),
         "too-large" => (Code::TooLarge, raised.message.clone()),
         _ => (Code::Raised, format!("raised {text}")),

@@ -345,6 +345,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 program_order: ProgramOrder::default(),
                 autotune: Autotune::default(),
                 other_poison: false,
+                idle_kernels: false,
             },
             hold: false,
             widened,

@@ -5,6 +5,7 @@ fn foreign() -> ForeignRun {
     let source = Source {
         path: "/k.py".to_owned(),
         text_path: "/copy/k.py".to_owned(),
+        text: "".into(),
         search_paths: Vec::new(),
         resident_bytes: 1 << 30,
         has_dot: false,

@@ -187,6 +187,7 @@ pub(super) fn open_request(
         runner: runner.to_owned(),
         path: source.path.clone(),
         text_path: source.text_path.clone(),
+        text: source.text.to_string(),
         entry: entry.to_owned(),
         search_paths: source.search_paths.clone(),
         environment: Default::default(),

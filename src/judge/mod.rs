@@ -10,6 +10,7 @@ mod candidate_step;
 pub mod case;
 pub mod check;
 mod comparison;
+mod delegation;
 mod device_faults;
 mod devices;
 mod ends;

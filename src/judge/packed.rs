@@ -2,6 +2,7 @@
 //! and what is found is told with the names that they have in the Solution.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::check::CheckRequest;
 use super::run::Source;
@@ -62,7 +63,15 @@ impl Packed {
     pub(super) fn source(&self, request: &CheckRequest, resident_bytes: u64) -> Source {
         let path = request.path.display().to_string();
         let has_dot = sources::has_dot(&request.text);
-        Source { path: path.clone(), text_path: path, search_paths: Vec::new(), resident_bytes, has_dot }
+        let text = Arc::clone(&request.text);
+        Source {
+            path: path.clone(),
+            text_path: path,
+            text,
+            search_paths: Vec::new(),
+            resident_bytes,
+            has_dot,
+        }
     }
 
     /// The report with names of files as the Solution has them.

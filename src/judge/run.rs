@@ -59,6 +59,7 @@ pub(super) fn fresh_name(prefix: &str) -> String {
 pub(super) struct Source {
     pub(super) path: String,
     pub(super) text_path: String,
+    pub(super) text: Arc<str>,
     pub(super) search_paths: Vec<String>,
     pub(super) resident_bytes: u64,
     /// Its text multiplies matrices in a kernel, as far as words show it.
@@ -126,6 +127,7 @@ pub(super) struct Manner {
     pub(super) program_order: ProgramOrder,
     pub(super) autotune: Autotune,
     pub(super) other_poison: bool,
+    pub(super) idle_kernels: bool,
     pub(super) hold: bool,
     /// Wall clock, in seconds; `None` allows what every case is allowed.
     pub(super) wall_s: Option<f64>,
@@ -255,6 +257,7 @@ impl<W: Worker> CheckRun<'_, W> {
                 program_order: manner.program_order,
                 autotune: manner.autotune,
                 other_poison: manner.other_poison,
+                idle_kernels: manner.idle_kernels,
             },
             hold: manner.hold,
             widened: false,
@@ -370,7 +373,11 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// What is known of a case of this check, before it took any time and without trials.
-    pub(super) fn circumstances<'c>(&self, case: &'c Case, outputs: &'c [OutputSpec]) -> Circumstances<'c> {
+    pub(super) fn circumstances<'c>(
+        &'c self,
+        case: &'c Case,
+        outputs: &'c [OutputSpec],
+    ) -> Circumstances<'c> {
         Circumstances {
             case,
             outputs,
@@ -379,6 +386,7 @@ impl<W: Worker> CheckRun<'_, W> {
             wall_s: self.means.case_wall_s(),
             on_gpu: self.means.gpu().is_some(),
             may_use_tf32: self.source.has_dot,
+            op_type: self.variant(case).map_or("", |variant| variant.definition.op_type.as_str()),
             trials: &[],
             must_be_deterministic: self
                 .variant(case)

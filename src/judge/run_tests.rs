@@ -71,9 +71,9 @@ impl Worker for FakeWorker {
                 self.note("prepare");
                 done(json!({"possible": true}))
             }
-            Request::Run(_) => {
+            Request::Run(asked) => {
                 let run = self.runs.fetch_add(1, Ordering::Relaxed) as usize;
-                self.note("run");
+                self.note(if asked.interpreter.idle_kernels { "idle run" } else { "run" });
                 if self.hangs_on == Some(run) {
                     self.closed.notified().await;
                     died("killed")
@@ -99,7 +99,7 @@ impl Worker for FakeWorker {
                 done(json!({}))
             }
             Request::Recopy(_) => done(json!({"copied": [true]})),
-            Request::Redraw { .. } | Request::Retake(_) => {
+            Request::Redraw(_) | Request::Retake(_) => {
                 self.note("redraw");
                 done(json!({}))
             }
@@ -210,6 +210,7 @@ async fn in_check<T>(
     let source = Source {
         path: "/k.py".to_owned(),
         text_path: "/copy/k.py".to_owned(),
+        text: "".into(),
         search_paths: Vec::new(),
         resident_bytes: 1 << 30,
         has_dot: false,
@@ -383,14 +384,51 @@ async fn an_answer_that_cannot_be_read_is_no_pass() {
 #[tokio::test]
 async fn a_determinism_case_is_called_again_and_again() {
     let worker = FakeWorker::new(|_| right());
-    // Not the smallest shape: again, other values, back, reordered.
+    // Not the smallest shape, and few elements: again, other values, one element, back, reordered.
     let mut plan = plan(0);
     plan.cases.push(case(Stage::Determinism));
     let (outcomes, _) = run(&worker, plan, &CancellationToken::new()).await;
     assert_eq!(verdicts(&outcomes), [Verdict::Passed; 2]);
-    assert_eq!((worker.count("run"), worker.count("redraw")), (1 + 5, 2));
+    assert_eq!((worker.count("run"), worker.count("redraw")), (1 + 6, 3));
     assert_eq!(worker.count("prepare"), worker.count("release"));
     assert_eq!((worker.count("open"), worker.count("close")), (1, 1));
+}
+
+/// A right answer of 20 elements, so many that nobody has them right by chance.
+fn right_of_20() -> Outcome {
+    let Outcome::Done(mut answer) = right() else { return right() };
+    answer["outputs"][0]["shape"] = json!([5, 4]);
+    Outcome::Done(answer)
+}
+
+async fn determinism_of_20(worker: &FakeWorker) -> Outcomes {
+    let axes = [("M".to_owned(), 5), ("N".to_owned(), 4)].into();
+    let plan = Plan { cases: vec![Case { axes, ..case(Stage::Determinism) }], not_run: Vec::new() };
+    run(worker, plan, &CancellationToken::new()).await.0
+}
+
+/// The fake's judge is content with everything, so also with a call whose kernels stored nothing.
+#[tokio::test]
+async fn what_is_right_without_its_kernels_was_not_theirs() {
+    let worker = FakeWorker::new(|_| right_of_20());
+    let outcomes = determinism_of_20(&worker).await;
+    assert_eq!((verdicts(&outcomes), codes(&outcomes)), (vec![Verdict::CouldNotRun], vec![Code::NoEffect]));
+    assert_eq!((worker.count("run"), worker.count("idle run")), (6, 1));
+    assert_eq!((worker.count("open"), worker.count("close")), (2, 2), "in a process of its own");
+}
+
+/// How a call ends whose kernels store nothing is no matter: what waits for them waits for ever.
+#[tokio::test]
+async fn what_fails_without_its_kernels_needs_them() {
+    let worker = FakeWorker::new(|run| if run == 5 { died("timeout") } else { right_of_20() });
+    let outcomes = determinism_of_20(&worker).await;
+    assert_eq!((verdicts(&outcomes), codes(&outcomes)), (vec![Verdict::Passed], vec![]));
+    assert_eq!(
+        (worker.count("run"), worker.count("idle run")),
+        (6, 1),
+        "the programs are reordered afterwards"
+    );
+    assert_eq!(worker.count("prepare"), worker.count("release"));
 }
 
 #[tokio::test]

@@ -113,6 +113,7 @@ impl Sources<'_> {
         Ok(Source {
             path: path.display().to_string(),
             text_path: copy.display().to_string(),
+            text: text.into(),
             search_paths: project_root(path).map(|root| root.display().to_string()).into_iter().collect(),
             resident_bytes: resident_limit(self.means),
             has_dot: has_dot(text),

@@ -11,13 +11,18 @@ use super::run::{CheckRun, Manner, judge_ended, read};
 use super::stages::{self, Reach};
 use super::{Case, Verdict};
 use crate::runner::Worker;
-use crate::runner::protocol::{Autotune, CaseId, Outcome, ProgramOrder, Ran, Recopy, Repeated, Request};
+use crate::runner::protocol::{
+    Autotune, CaseId, Outcome, OutputSpec, ProgramOrder, Ran, Recopy, Redraw, Repeated, Request,
+};
 
 /// Configurations of one kernel that are run; more would take longer than anyone waits.
 const MOST_CONFIGURATIONS: usize = 48;
 
 /// Longest time for a call with programs in reverse order, in seconds.
 const LONGEST_REORDERED_S: f64 = 20.0;
+
+/// Elements of the outputs below which right values with idle kernels may be chance.
+const FEWEST_TELLING: u64 = 16;
 
 /// One more call of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +37,12 @@ pub(super) enum Trial {
     OtherValues,
     /// No call: what the first one returned is read once more.
     Held,
+    /// The first values but for one element of each tensor.
+    OneElement,
     /// The first values again.
     Back,
+    /// In a fresh process, with kernels that store nothing: the result must be another one.
+    Idle,
     /// In a fresh process, where an autotuned kernel runs all its configurations before the first call.
     Fresh,
     /// One configuration of an autotuned kernel alone.
@@ -63,6 +72,8 @@ impl Trial {
             Self::OtherValues => "called again with other values in the same tensors".to_owned(),
             Self::Held => "read once more after a later call".to_owned(),
             Self::Back => "called with the first values again, after others".to_owned(),
+            Self::OneElement => "called with one element of each input changed".to_owned(),
+            Self::Idle => "called with kernels that store nothing".to_owned(),
             Self::Fresh => "in a fresh process (autotuned kernels try every configuration first)".to_owned(),
             Self::Configuration { kernel, text, .. } if text.is_empty() => {
                 format!("autotune configuration without constants of `{kernel}` alone")
@@ -86,15 +97,21 @@ impl Trial {
             },
             Self::OtherMemory => Manner { other_poison: true, ..plain },
             Self::OtherValues => Manner { program_order: ProgramOrder::Random, ..plain },
+            Self::Idle => Manner {
+                idle_kernels: true,
+                // What waits for a kernel's result waits for ever, which is as it should be.
+                wall_s: Some((2.0 + first_run_ms / 50.0).min(LONGEST_REORDERED_S)),
+                ..plain
+            },
             Self::Fresh => Manner { autotune: Autotune::Trial, ..plain },
             Self::Configuration { index, .. } => Manner { autotune: Autotune::Only(*index), ..plain },
-            Self::Again | Self::Held | Self::Back | Self::LeftOut { .. } => plain,
+            Self::Again | Self::Held | Self::Back | Self::OneElement | Self::LeftOut { .. } => plain,
         }
     }
 
     /// Whether right results may have other bits than the first call's.
     pub(super) fn may_differ(&self) -> bool {
-        matches!(self, Self::OtherValues | Self::Configuration { .. })
+        matches!(self, Self::OtherValues | Self::OneElement | Self::Configuration { .. })
     }
 }
 
@@ -119,7 +136,7 @@ impl<W: Worker> CheckRun<'_, W> {
         if let Err(ended) = self.repeat(&prepared.request.case).await {
             return ended;
         }
-        let mut trials = self.trials(case, ran).into_iter();
+        let mut trials = self.trials(case, prepared, ran).into_iter();
         let mut some_configuration_fails = false;
         for trial in trials.by_ref() {
             if self.cancel.is_cancelled() {
@@ -147,7 +164,7 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     /// What is tried after the first call; processes and configurations only on the smallest shape.
-    fn trials(&self, case: &Case, ran: &Ran) -> Vec<Trial> {
+    fn trials(&self, case: &Case, prepared: &Prepared, ran: &Ran) -> Vec<Trial> {
         let is_smallest = self.variant(case).is_some_and(|variant| {
             stages::smallest_axes(&variant.definition, Reach::of(self.means)) == Some(case.axes.clone())
         });
@@ -156,11 +173,18 @@ impl<W: Worker> CheckRun<'_, W> {
         if self.oracle.destinations.is_empty() {
             trials.push(Trial::Held);
         }
+        // What a process drew under a seed of its own cannot be drawn again but for one element.
+        if prepared.drawn.is_none() {
+            trials.push(Trial::OneElement);
+        }
         trials.push(Trial::Back);
         if is_smallest {
             trials.extend(configurations(ran, self.means));
             // A broken configuration is told by name before it spoils this.
             trials.push(Trial::Fresh);
+        }
+        if outputs_tell(prepared) {
+            trials.push(Trial::Idle);
         }
         // Last, because it may not end.
         trials.push(if self.means.gpu().is_some() { Trial::OtherMemory } else { Trial::Reordered });
@@ -179,6 +203,10 @@ impl<W: Worker> CheckRun<'_, W> {
         let redrawn = match trial {
             Trial::OtherValues => self.redraw(prepared, Draws::new(seed, "other values").next_u64()).await,
             Trial::Back => self.redraw(prepared, seed).await,
+            Trial::OneElement => {
+                let changed = Draws::new(seed, "one element").next_u64();
+                self.redraw_as(Redraw { changed: Some(changed), ..Redraw::new(prepared, seed) }).await
+            }
             Trial::LeftOut { .. } => return (Ended::Read, None),
             _ => Ok(()),
         };
@@ -188,6 +216,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let manner = trial.manner(first_run_ms);
         let ended = match trial {
             Trial::Held => return self.read_held(candidate, prepared).await,
+            Trial::Idle => return (self.run_idle(case, prepared, manner).await, None),
             Trial::Fresh => match self.open().await {
                 Ok(fresh) => {
                     let ended = self.run_case(&fresh, case, prepared, manner).await;
@@ -203,6 +232,18 @@ impl<W: Worker> CheckRun<'_, W> {
             Ok(repeated) => (self.compare(case, prepared, ran).await, Some(repeated)),
             Err(ended) => (ended, None),
         }
+    }
+
+    /// A call whose kernels store nothing: [`Ended::Ran`] only when its outputs are right all the same. In a process of
+    /// its own, where nothing is left of the calls before; how else it ends says nothing.
+    async fn run_idle(&self, case: &Case, prepared: &Prepared, manner: Manner) -> Ended {
+        let Ok(fresh) = self.open().await else { return Ended::Read };
+        let ended = self.run_case(&fresh, case, prepared, manner).await;
+        self.close(&fresh).await;
+        let Ended::Ran { ran, .. } = ended else { return Ended::Read };
+        let ended = self.compare(case, prepared, ran).await;
+        let is_right = matches!(ended, Ended::Ran { compared: Some(_), .. });
+        if is_right && self.passes(case, prepared, &ended) { ended } else { Ended::Read }
     }
 
     /// What the first call returned, after a later one.
@@ -229,8 +270,11 @@ impl<W: Worker> CheckRun<'_, W> {
         if prepared.drawn.is_some() {
             return self.redraw_drawn(prepared, seed).await;
         }
-        let request = Request::Redraw { case: prepared.request.case.clone(), seed };
-        match self.worker.request(request).await {
+        self.redraw_as(Redraw::new(prepared, seed)).await
+    }
+
+    async fn redraw_as(&self, redraw: Redraw) -> Result<(), Ended> {
+        match self.worker.request(Request::Redraw(redraw)).await {
             Ok(Outcome::Done(_)) => Ok(()),
             Ok(Outcome::Failed { code, message }) => Err(Ended::Failed { code, message }),
             Ok(other) => Err(judge_ended(format!("{other:?}"))),
@@ -253,6 +297,18 @@ impl<W: Worker> CheckRun<'_, W> {
         let circumstances = self.circumstances(case, &prepared.request.outputs);
         matches!(ended, Ended::Read)
             || assess::assess(circumstances, ended.clone()).verdict == Verdict::Passed
+    }
+}
+
+/// Whether the outputs have so many elements that they are not right by chance.
+fn outputs_tell(prepared: &Prepared) -> bool {
+    let elements = |output: &OutputSpec| output.shape.iter().product::<u64>();
+    prepared.request.outputs.iter().map(elements).sum::<u64>() >= FEWEST_TELLING
+}
+
+impl Redraw {
+    fn new(prepared: &Prepared, seed: u64) -> Self {
+        Self { case: prepared.request.case.clone(), seed, changed: None }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use super::case::Case;
 use crate::oracle;
@@ -122,6 +123,12 @@ pub enum Code {
     NotComparable,
     /// The entry returned something without launching a Triton kernel: there was nothing to judge.
     NotLaunched,
+    /// The outputs are right also when kernels store nothing.
+    NoEffect,
+    /// PyTorch computes the operation that was to be judged.
+    Delegated,
+    /// A thread that the call started still runs after it returned.
+    LeftRunning,
     /// The entry declines a very long axis before it launches anything.
     Refused,
     /// The kernel that was asked for is not in the file, or was not launched.
@@ -152,7 +159,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 66] = [
+    pub const ALL: [Self; 69] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -205,6 +212,9 @@ impl Code {
         Self::TooLarge,
         Self::NotComparable,
         Self::NotLaunched,
+        Self::NoEffect,
+        Self::Delegated,
+        Self::LeftRunning,
         Self::Refused,
         Self::OtherKernel,
         Self::UnchangedSinceHead,
@@ -234,9 +244,30 @@ impl Code {
             | ModuleLevelLaunch | SyntaxError | ImportError | CrashedAtImport | NoPython | NoTorch
             | TritonTooOld | UnusablePython | Unsupported | Timeout | OutOfMemory | JudgeFailed
             | ReferenceFailed | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched
-            | Refused | OtherKernel | UnchangedSinceHead | InputsUnknown | InputsUnsuitable | NoDevice
-            | DeviceUnusable | DeviceBusy | DeviceLost | Cancelled => Verdict::CouldNotRun,
+            | NoEffect | Delegated | LeftRunning | Refused | OtherKernel | UnchangedSinceHead
+            | InputsUnknown | InputsUnsuitable | NoDevice | DeviceUnusable | DeviceBusy | DeviceLost
+            | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
+        }
+    }
+
+    /// Rows of the catalogue of cheats (`docs/cheats.md`) that such a finding is about. Most codes are errors that
+    /// anybody makes, and have none.
+    pub fn rows(self) -> &'static [u8] {
+        match self {
+            Self::Memoised => &[1, 2, 3, 4],
+            Self::AliasesInput => &[7],
+            Self::Unwritten => &[8],
+            Self::OutputReused => &[10],
+            Self::NotLaunched => &[11, 22],
+            Self::WrongOutputs => &[12],
+            Self::LeftRunning => &[14],
+            Self::NoEffect => &[21, 22, 32],
+            Self::Delegated => &[21],
+            Self::Tf32 => &[23],
+            Self::Exited => &[27],
+            Self::InputsChanged => &[35],
+            _ => &[],
         }
     }
 
@@ -250,7 +281,7 @@ impl Code {
 }
 
 /// One thing to tell the user, at one place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Finding {
     pub code: Code,
     /// The kernel's bare name, when known.
@@ -263,6 +294,24 @@ pub struct Finding {
     pub message: String,
     /// First bad element, when values were compared.
     pub element: Option<BadElement>,
+}
+
+/// With `rows`, see [`Code::rows`], where there are any.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = self.code.rows();
+        let mut fields = serializer.serialize_struct("Finding", if rows.is_empty() { 6 } else { 7 })?;
+        fields.serialize_field("code", &self.code)?;
+        fields.serialize_field("kernel", &self.kernel)?;
+        fields.serialize_field("place", &self.place)?;
+        fields.serialize_field("called_from", &self.called_from)?;
+        fields.serialize_field("message", &self.message)?;
+        fields.serialize_field("element", &self.element)?;
+        if !rows.is_empty() {
+            fields.serialize_field("rows", rows)?;
+        }
+        fields.end()
+    }
 }
 
 /// One element of an output that is not what it should be.
@@ -402,6 +451,20 @@ fn hash_of(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Readers find the rows of the catalogue where a code is about some, and nothing where it is not.
+    #[test]
+    fn a_finding_has_the_rows_that_it_is_about() {
+        let kept = serde_json::to_value(Finding::plain(Code::Memoised, "kept")).unwrap();
+        assert_eq!(kept["rows"], serde_json::json!([1, 2, 3, 4]));
+        let wrong = serde_json::to_value(Finding::plain(Code::Mismatch, "wrong")).unwrap();
+        let keys: Vec<&str> = wrong.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["code", "kernel", "place", "called_from", "message", "element"]);
+        let catalogue = include_str!("../../tests/cheats/README.md");
+        for row in Code::ALL.iter().flat_map(|code| code.rows()) {
+            assert!(catalogue.contains(&format!("\n| {row} | ")), "row {row}");
+        }
+    }
 
     #[test]
     fn a_file_that_says_what_is_right_has_one_name() {

@@ -72,7 +72,7 @@ pub enum Request {
     /// Done: `{"copied": [bool]}`.
     Recopy(Recopy),
     /// The judge draws other values into the same memory of a case that does not run. Done: `{}`.
-    Redraw { case: CaseId, seed: u64 },
+    Redraw(Redraw),
     /// The judge keeps the bytes of the outputs when this is asked of a case for the first time, and
     /// compares with them ever after. Done: [`Repeated`].
     Repeat { case: CaseId },
@@ -110,8 +110,10 @@ pub struct Open {
     pub runner: RunnerId,
     /// The user's file: goes into tracebacks and findings.
     pub path: String,
-    /// An immutable copy of the saved text with the same file name; what is really imported.
+    /// A copy of the saved text with the same file name, for whoever looks for one.
     pub text_path: String,
+    /// What is really imported, whatever the copy holds by then: judged code may write there as its user may.
+    pub text: String,
     /// The function to call.
     pub entry: String,
     /// Folders *appended* to `sys.path` (the file's own folder is always appended).

@@ -101,7 +101,8 @@ impl Supervisor {
     pub async fn start(python: &Path, main_py: &Path, manner: WorkerManner<'_>) -> Result<Self, WorkerError> {
         let start_error = |reason: String| WorkerError::Start { python: python.to_path_buf(), reason };
         let mut child = Command::new(python)
-            .args(["-I", "-X", "utf8"])
+            // `-B`: nothing but what the binary holds may lie in the worker's folder.
+            .args(["-I", "-B", "-X", "utf8"])
             .arg(main_py)
             .args(manner.device.iter().flat_map(|on| ["--device", &on.name, "--visible", &on.visible]))
             .args(manner.steps_aside.then_some("--step-aside"))

@@ -34,6 +34,8 @@ class ModelClock:
         self.gpu_free = 0.0
         self.side_free = 0.0
         self.flushes = 0
+        self.shared_at: list[int] = []
+        """After how many flushes L2 was given back."""
         self.capturing: list[float] | None = None
         self.error: Exception | None = None
         self.released = False
@@ -77,6 +79,9 @@ class ModelClock:
         self.host_now = max(self.host_now, self.gpu_free, self.side_free)
         if self.error is not None:
             raise self.error
+
+    def share_l2(self) -> None:
+        self.shared_at.append(self.flushes)
 
     def flush(self) -> None:
         self.flushes += 1

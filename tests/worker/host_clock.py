@@ -30,6 +30,9 @@ class HostClock:
     def synchronise(self):
         pass
 
+    def share_l2(self):
+        pass
+
     def flush(self):
         self.buffer[:] = bytes(self.flush_bytes)
 

@@ -337,8 +337,10 @@ class Kernel:
         self.src = "".join(self.raw_src)
         self.__globals__ = function.__globals__
         self.ran: list[Any] = []
+        self.only_compiled: list[bool] = []
 
     def run(self, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+        self.only_compiled.append(warmup)
         self.ran.append(grid(named) if callable(grid) else grid)
         return arguments
 
@@ -406,6 +408,15 @@ class Launches(unittest.TestCase):
         self.assertEqual(asked, [{"BLOCK": 4}])
         self.assertEqual(kernel.ran[:4], [(5,), (5,), (5,), (4, 2)])
         self.assertEqual(session.told_kernels(), "`kernel_text`")
+
+    def test_idle_kernels_are_compiled_and_told(self) -> None:
+        kernel = Kernel()
+        with launches.DeviceSession(self.FILES, idle_kernels=True) as session:
+            kernel.run(1, grid=(5,), warmup=False)
+            kernel.run(1, grid=lambda _constants: (3,), warmup=False)
+        kernel.run(1, grid=(7,), warmup=False)
+        self.assertEqual(kernel.only_compiled, [True, True, False])
+        self.assertEqual([launch["programs"] for launch in session.report()["launches"]], [5, 1])
 
     def test_a_number_of_records_is_enough(self) -> None:
         kernel = Kernel()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from .client import SOFTMAX, Worker, alive, output, processes_below, tensor, wait_until_gone
+from .client import SOFTMAX, WORKER, Worker, alive, output, processes_below, tensor, wait_until_gone
 from .test_cases import WorkerTest
 
 DAEMON = """
@@ -283,6 +284,21 @@ class OwnFaults(unittest.TestCase):
         self.assertEqual(wait_until_gone([zygote, *below], 5), [])
         reply = self.worker.open_source("def kernel_fn(x): return x", "second")
         self.assertIn("done", reply)
+
+    def test_a_zygote_is_not_made_of_other_files(self) -> None:
+        copy = self.worker.folder / "copy of the worker"
+        shutil.copytree(WORKER.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        changed = Worker(main_file=copy / WORKER.name)
+        self.addCleanup(changed.close)
+        self.assertIn("done", changed.open_source("def kernel_fn(x): return x", "first"))
+        with (copy / "warpsmith_worker/compare.py").open("a") as file:
+            file.write("\nmeasure = None\n")
+        own = changed.process.pid
+        (zygote,) = [pid for pid in processes_below(own) if parent(pid) == own]
+        os.kill(zygote, signal.SIGKILL)
+        event = changed.event("unavailable")
+        self.assertEqual(event["code"], "worker-failed")
+        self.assertIn("files were changed", event["message"])
 
     def test_an_environment_without_torch(self) -> None:
         # The interpreter that a fresh environment would have: no packages at all.

@@ -361,6 +361,7 @@ fn outputs_of(sides: &TimedSides, launches: &[Launch]) -> Result<Ran, String> {
         findings: Vec::new(),
         unsupported: None,
         autotuned: Vec::new(),
+        library: Vec::new(),
         run_ms: 0.0,
     })
 }

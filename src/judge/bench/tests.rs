@@ -111,7 +111,7 @@ impl Worker for FakeWorker {
                 (if asked.bytes.is_some() { "same bytes" } else { "ceilings" }, Outcome::Done(measured))
             }
             Request::Prepare(_) => ("prepare", Outcome::Done(json!({"possible": true}))),
-            Request::Redraw { .. } => ("redraw", Outcome::Done(json!({}))),
+            Request::Redraw(_) => ("redraw", Outcome::Done(json!({}))),
             Request::Release { .. } => ("release", Outcome::Done(json!({}))),
             Request::Close { .. } => ("close", Outcome::Done(json!({}))),
             other => unreachable!("{other:?}"),
@@ -214,6 +214,7 @@ impl Scene {
         let source = Source {
             path: "/k.py".to_owned(),
             text_path: "/copy/k.py".to_owned(),
+            text: "".into(),
             search_paths: Vec::new(),
             resident_bytes: 1 << 30,
             has_dot: false,

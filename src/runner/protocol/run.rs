@@ -42,6 +42,15 @@ pub struct Recopy {
     pub wall_s: f64,
 }
 
+/// Other values for a case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Redraw {
+    pub case: CaseId,
+    pub seed: u64,
+    /// Draws one element of each float tensor that gets a value far from its own; `None` leaves all.
+    pub changed: Option<u64>,
+}
+
 /// One argument of the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Argument {
@@ -78,6 +87,8 @@ pub struct InterpreterOptions {
     pub autotune: Autotune,
     /// Fill fresh memory with large ordinary values instead of NaN.
     pub other_poison: bool,
+    /// Launches are recorded and run no program.
+    pub idle_kernels: bool,
 }
 
 /// In which order the programs of a launch run, one after another. Any is right for a right kernel.
@@ -131,6 +142,9 @@ pub struct Ran {
     pub unsupported: Option<Unsupported>,
     #[serde(default)]
     pub autotuned: Vec<Autotuned>,
+    /// Functions of PyTorch's libraries that were called, by their plain names.
+    #[serde(default)]
+    pub library: Vec<String>,
     pub run_ms: f64,
 }
 

@@ -21,20 +21,22 @@ from typing import Any
 import numpy
 import torch
 
-from . import compiling, event_clock, interpreter, memory, messages, timing
+from . import compiling, event_clock, interpreter, library, memory, messages, threads, timing
 from .channel import Channel, Message
 from .device_stage import DeviceStage
 from .dtypes import by_name
 from .errors import UserFiles
 from .faults import InterpreterFailed, describe_fault, ours
 from .host_stage import HostStage
-from .loading import import_user_file
+from .loading import UserSource, import_user_file
 from .module_candidate import ModuleCandidate
 from .module_role import Unusable
 from .problem import Problem
 from .returned import EarlierResults, Output, flatten, hand_over
 from .widening import in_float64
 
+# User code may replace what the module `time` holds.
+_now_s = time.perf_counter
 _PROGRESS_EVERY_S = 0.1
 # What a process ends with whose context an error has made useless.
 _BROKEN_CONTEXT_STATUS = 17
@@ -106,7 +108,13 @@ class Candidate:
         """What a call returned that asked for it to be held."""
         self.mapped: tuple[str, dict[str, Any]] = ("", {})
         """The inputs of the latest case: it is called again on the very same tensors."""
-        self.timing = timing.Timing(self._memory_to_time, self._plain_call, self._is_refused, stage.deliver)
+        self.timing = timing.Timing(
+            self._memory_to_time,
+            self._plain_call,
+            self._is_refused,
+            stage.deliver,
+            refuse_threads=self._refuse_threads,
+        )
         _seed_afresh()
         # On a crash the lines that ran stand at the end of its output.
         faulthandler.enable(file=2)
@@ -137,11 +145,12 @@ class Candidate:
         folders = [os.path.dirname(os.path.abspath(request["path"])), *request["search_paths"]]
         self.files = files = UserFiles(request["text_path"], request["path"], folders)
         os.environ.update(request["environment"])
-        began = time.perf_counter()
+        began = _now_s()
         try:
             self.stage.open(request, files)
             with self.stage.active(poisons=True):
-                module = import_user_file(files.path, files.text_path, request["search_paths"])
+                source = UserSource(files.path, files.text_path, request.get("text"))
+                module = import_user_file(source, request["search_paths"])
                 self.entry = _find_entry(module, request["entry"], files.path)
                 told = self._take_role(module, self.entry, request.get("module"))
             self.stage.settle(None)
@@ -149,7 +158,7 @@ class Candidate:
             self.positional_only = _positional_only(self.entry)
         except BaseException as error:
             return {"raised": self.stage.describe(error, files, None, None)}
-        import_ms = (time.perf_counter() - began) * 1e3
+        import_ms = (_now_s() - began) * 1e3
         return {"done": {"parameters": parameters, "import_ms": import_ms, "problem": told}}
 
     def _take_role(self, module: Any, entry: Any, role: Message | None) -> Message | None:
@@ -176,12 +185,13 @@ class Candidate:
                 arguments, widens = {**arguments, "widened": True}, contextlib.nullcontext()
             else:
                 widens = in_float64(with_halves=True) if widened else contextlib.nullcontext()
-            began = time.perf_counter()
+            alive, began = threads.of_user(self.files), _now_s()
             with widens:
                 returned = self._call(session, arguments, options)
             self.stage.settle(session)
-            run_ms = (time.perf_counter() - began) * 1e3
-            report = ours(session.report)
+            run_ms = (_now_s() - began) * 1e3
+            self._refuse_left_running(alive)
+            report = {**ours(session.report), "library": library.called()}
             values_matter = options["compare_values"]
             if case.destinations:
                 returned = case.written(returned)
@@ -202,6 +212,21 @@ class Candidate:
             with contextlib.suppress(Exception):
                 compiling.call_on_zeros(self.entry, self.positional_only, request)
         return {"done": {}}
+
+    def _refuse_left_running(self, alive: set[int]) -> None:
+        """What a thread does after the call belongs to none. Raises Unusable."""
+        if threads.of_user(self.files) - alive:
+            raise Unusable(
+                "left-running",
+                "a thread that the call started still runs code of this file after the call has returned, so "
+                "nobody knows what the call came to: wait for it (`join`) before returning",
+            )
+
+    def _refuse_threads(self) -> None:
+        """Raises Unusable while a thread runs code of the user's."""
+        if threads.of_user(self.files):
+            told = "a thread of this file runs, and what it does while others are timed belongs to no call"
+            raise Unusable("left-running", told)
 
     def _make_module(self, arguments: dict[str, Any], options: Message) -> None:
         """Make the object of a KernelBench candidate, outside of what is judged. Raises Unusable."""
@@ -284,6 +309,7 @@ class Candidate:
         names = [name for name in self.positional_only if name in arguments]
         positional = [arguments[name] for name in names]
         by_name = {name: value for name, value in arguments.items() if name not in names}
+        library.forget()
         ours(session.__enter__)
         try:
             other_poison = options.get("other_poison", False)
@@ -309,7 +335,7 @@ class Candidate:
         return raised
 
     def _progress(self, programs_done: int, programs: int) -> None:
-        now = time.monotonic()
+        now = _now_s()
         if now - self.last_progress >= _PROGRESS_EVERY_S and os.getpid() == self.pid:
             self.last_progress = now
             self.channel.send({"progress": {"programs_done": programs_done, "programs": programs}})

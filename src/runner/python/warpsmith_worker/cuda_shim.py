@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from . import poison
+from . import library, poison
 from .host_memory import HostMemory
 
 _CAPABILITY = (9, 0)
@@ -56,6 +56,10 @@ class Shim:
                 yield
         finally:
             self._active = False
+
+    def in_thread(self) -> TorchFunctionMode:
+        """What a thread of the user's runs in: modes hold for one thread only."""
+        return _CudaIsCpu(self)
 
     def uninitialised(self, tensor: Any) -> None:
         """Poison fresh memory and tell the interpreter."""
@@ -101,6 +105,7 @@ class _CudaIsCpu(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        library.note(func)
         if func is torch.device:
             # Saying "cuda" is fine; only using it is not.
             return forward(func, args, kwargs)

@@ -84,7 +84,8 @@ class DeviceStage:
 
     def session(self, options: Message, _on_progress: Callable[[int, int], None]) -> DeviceSession:
         """What records one call."""
-        return DeviceSession(self.files, options.get("autotune", "drawn"))
+        idle_kernels = options.get("idle_kernels", False)
+        return DeviceSession(self.files, options.get("autotune", "drawn"), idle_kernels=idle_kernels)
 
     def settle(self, session: DeviceSession | None) -> None:
         """Wait for the GPU, and look at the guards. Raises DriverError when something failed on it."""

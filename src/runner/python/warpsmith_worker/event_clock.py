@@ -36,6 +36,8 @@ _end_allocate_to_pool = getattr(torch._C, "_cuda_endAllocateToPool", None)
 # A buffer of twice the cache leaves nothing of what was in it.
 _FLUSH_OF_L2 = 2
 _SMALLEST_FLUSH_BYTES = 64 << 20
+# CU_LIMIT_PERSISTING_L2_CACHE_SIZE of cuda.h.
+_PERSISTING_L2_LIMIT = 6
 
 
 class NoGpu(RuntimeError):
@@ -77,6 +79,9 @@ class Clock(Protocol):
     def flush(self) -> None:
         """Submit work after which L2 holds nothing of what was in it."""
 
+    def share_l2(self) -> None:
+        """Give back what somebody set aside of L2, which flushes do not reach."""
+
     def capture(self, body: Callable[[], Any]) -> Graph:
         """The work that `body` submits, as a graph. Raises what the capture raised."""
 
@@ -98,6 +103,7 @@ class CudaClock:
         if _raw_stream is None or not _is_available():
             raise NoGpu("torch has no GPU here")
         self._driver = _load_driver()
+        self._reset_persisting = getattr(self._driver, "cuCtxResetPersistingL2Cache", None)
         self._device = _current_device()
         self._free: list[ctypes.c_void_p] = []
         self._used: list[ctypes.c_void_p] = []
@@ -142,6 +148,12 @@ class CudaClock:
     def flush(self) -> None:
         # Reads and writes every byte of the buffer.
         _add(self._flushed, 1)
+
+    def share_l2(self) -> None:
+        # A GPU or driver that has no such cache refuses, and has nothing to give back.
+        if self._reset_persisting is not None:
+            self._reset_persisting()
+            self._driver.cuCtxSetLimit(_PERSISTING_L2_LIMIT, 0)
 
     def capture(self, body: Callable[[], Any]) -> _CapturedGraph:
         self.synchronise()
@@ -213,5 +225,6 @@ def _load_driver() -> ctypes.CDLL:
     driver.cuEventElapsedTime.argtypes = (ctypes.POINTER(ctypes.c_float), pointer, pointer)
     driver.cuEventDestroy_v2.argtypes = (pointer,)
     driver.cuCtxSynchronize.argtypes = ()
+    driver.cuCtxSetLimit.argtypes = (ctypes.c_int, ctypes.c_size_t)
     driver.cuGetErrorString.argtypes = (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
     return driver

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from . import poison
+from . import library, poison
 from .arenas import GUARD_BYTES
 from .cuda_shim import UNINITIALISED, forward, is_size
 
@@ -197,6 +197,7 @@ class _Mode(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        library.note(func)
         result = forward(func, args, kwargs)
         if not (func in UNINITIALISED or (func is torch.Tensor.new and is_size(args[1:]))):
             return result

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from . import interpreter, limits, memory
+from . import interpreter, limits, memory, threads
 from .channel import Message
 from .cuda_shim import Shim, name_device_alike
 from .errors import UserFiles
@@ -28,6 +28,7 @@ class HostStage:
     def __init__(self) -> None:
         self.shim = Shim()
         self.shim.install()
+        threads.enter_in_each(self.shim.in_thread)
 
     def open(self, request: Message, files: UserFiles) -> None:
         """Set up what user code of these files may do and use, before it is imported."""
@@ -55,6 +56,7 @@ class HostStage:
             on_progress=on_progress,
             program_order=options.get("program_order", "forward"),
             autotune=options.get("autotune", "drawn"),
+            idle_kernels=options.get("idle_kernels", False),
         )
 
     def settle(self, _session: Any) -> None:

@@ -4,6 +4,7 @@ Values are computed in float64, rounded to float32, then to the tensor's dtype. 
 what a plain fill draws, are in `profiles`.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from . import device_draw, philox, profiles
 # Blocks at a time: the arrays of one step stay in the second-level cache.
 _CHUNK_BLOCKS = 8192
 _WIDEST_INTEGER_RANGE = 1 << 32
+_DRAWN_FOR_ONE = 64
 
 
 class BadFill(Exception):
@@ -85,6 +87,19 @@ def fill_tensor(target: torch.Tensor, fill: Any, seed: int, position: int) -> No
         if stride == 0:
             target, values = target.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
     target.copy_(values)
+
+
+def change_one(values: torch.Tensor, fill: Any, seed: int, position: int) -> None:
+    """Give one element, which the seed draws, a value that the fill may give and that is far from its own."""
+    if values.numel() == 0:
+        return
+    chance = random.Random(f"{seed}/{position}")
+    index = tuple(chance.randrange(length) for length in values.shape)
+    drawn = torch.empty(_DRAWN_FOR_ONE, dtype=values.dtype, device=values.device)
+    _fill_flat(drawn, fill, chance.getrandbits(63), position)
+    # Not every dtype can be compared.
+    distance = (drawn.to(torch.float64) - values[index].to(torch.float64)).abs().nan_to_num(nan=0.0)
+    values[index] = drawn[int(distance.argmax())]
 
 
 def _fill_flat(target: torch.Tensor, fill: Any, seed: int, position: int) -> None:

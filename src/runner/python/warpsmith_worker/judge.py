@@ -295,7 +295,10 @@ class Judge:
         case.seed, case.truths, case.nulls = request["seed"], None, {}
         for position, (spec, item) in enumerate(zip(case.specs, case.inputs, strict=True)):
             if isinstance(item, SharedTensor) and item.shared is not None and item.private is not None:
-                inputs.fill_tensor(item.view(item.private), spec["fill"], case.seed, position)
+                values = item.view(item.private)
+                inputs.fill_tensor(values, spec["fill"], case.seed, position)
+                if request.get("changed") is not None and item.element.is_float:
+                    inputs.change_one(values, spec["fill"], request["changed"], position)
         return self._rearm(request)
 
     def _repeat(self, request: Message) -> tuple[Message, list[int]]:
@@ -333,6 +336,8 @@ class Judge:
         tolerances = [_tolerance(item) for item in request["tolerances"]]
         if len(tolerances) != len(case.outputs):
             raise Refused("bad-request", f"{len(tolerances)} tolerances for {len(case.outputs)} outputs")
+        # Copied before anything is computed of what is right: nobody but us can write to it any more.
+        left = [output.copied() for output in case.outputs]
         changed = [item.name for item in case.tensors() if item.is_changed]
         case.written_outside += case.memory.damaged([*case.tensors(), *case.outputs])
         if request.get("truth") is not None:
@@ -344,7 +349,7 @@ class Judge:
         outputs = []
         for at, (output, truth, tolerance) in enumerate(zip(case.outputs, truths, tolerances, strict=True)):
             errors = compare.measure(
-                output.view(output.shared),
+                output.view(left[at]),
                 truth,
                 output.element,
                 tolerance,

@@ -30,8 +30,10 @@ class DeviceSession:
 
     _active: ClassVar[list[DeviceSession]] = []
 
-    def __init__(self, files: UserFiles, autotune: Any = "drawn") -> None:
+    def __init__(self, files: UserFiles, autotune: Any = "drawn", *, idle_kernels: bool = False) -> None:
+        """With `idle_kernels` launches are compiled and recorded, and nothing runs."""
         self.autotune = autotune
+        self.idle_kernels = idle_kernels
         self._files = files
         self._launches: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._findings: list[dict[str, Any]] = []
@@ -208,6 +210,11 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
             return seen[-1]
 
         used = told_grid if callable(grid) else grid
+        if session.idle_kernels:
+            result = forward(true_run, (self, *arguments), {"grid": used, "warmup": True, **named})
+            # The grid is not asked for then.
+            session.launched(self, (1,) if callable(grid) else grid)
+            return result
         result = forward(true_run, (self, *arguments), {"grid": used, "warmup": warmup, **named})
         if seen or not callable(grid):
             session.launched(self, seen[-1] if seen else grid)
@@ -228,7 +235,8 @@ def record_launches(jit_function: type, compiled_kernel: type | None = None) -> 
             kernel = getattr(getattr(self, "src", None), "fn", None) or self
             if session is not None:
                 session.attempt(kernel)
-            result = forward(runner, arguments, named)
+            idles = session is not None and session.idle_kernels
+            result = None if idles else forward(runner, arguments, named)
             _count_one(session is None)
             if session is not None:
                 session.launched(kernel, grid)

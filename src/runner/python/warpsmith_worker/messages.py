@@ -185,7 +185,7 @@ RAN = record(
         "findings": list_of(FINDING),
         "run_ms": milliseconds,
     },
-    {"unsupported": optional(UNSUPPORTED), "autotuned": list_of(AUTOTUNED)},
+    {"unsupported": optional(UNSUPPORTED), "autotuned": list_of(AUTOTUNED), "library": list_of(text)},
 )
 RAISED = record(
     {"exception": text, "message": text, "code": text},

@@ -117,7 +117,7 @@ class Requests:
         self._with_case(request, lambda case: self._ask_judge_when_idle(request, message, case))
 
     def _redraw(self, request: Request) -> None:
-        message = _fields(request, "case", "seed")
+        message = {**_fields(request, "case", "seed"), "changed": request.get("changed")}
 
         def redraw(case: Case) -> None:
             # The judge arms it as well.
@@ -198,7 +198,7 @@ class Requests:
         runner.output.tail_bytes = runner_limits.output_tail_bytes
         runner.shown_paths = (request["text_path"], request["path"])
         message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
-        message["module"] = request.get("module")
+        message["text"], message["module"] = request.get("text"), request.get("module")
         message["address_space_bytes"] = runner_limits.address_space_bytes
         message["device_bytes"] = runner_limits.device_bytes
 

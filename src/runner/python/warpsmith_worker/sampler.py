@@ -12,6 +12,7 @@ of two graphs: of flushes with the calls and without.
 from __future__ import annotations
 
 import math
+import secrets
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from typing import Any
 from .event_clock import Clock, Graph
 
 Call = Callable[[], Any]
+
+# User code may replace what the module holds.
+_randbelow = secrets.randbelow
 
 _WARM_UP_CALLS = 3
 _WARM_UP_US = 25_000.0
@@ -64,6 +68,20 @@ class StillCompiling(RuntimeError):
     """Every call compiles something new, so no call can be timed without it."""
 
 
+class _Kept:
+    """What one of the calls of entry 0 returned. Which one is drawn once each has returned."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self._offered = 0
+
+    def offer(self, returned: Any, is_kept: bool) -> None:
+        if is_kept:
+            self._offered += 1
+            if _randbelow(self._offered) == 0:
+                self.value = returned
+
+
 @dataclass
 class _Graphs:
     cold: Graph
@@ -77,7 +95,7 @@ class _Graphs:
 
 
 class Sampler:
-    """Times `calls`, which do the same on different memory. The last call of a sample is that of entry 0."""
+    """Times `calls`, which do the same on different memory. A call of entry 0 of each sample is kept."""
 
     def __init__(
         self, clock: Clock, calls: list[Call], spoil: Callable[[Any], None] = lambda _returned: None
@@ -95,7 +113,7 @@ class Sampler:
         self.empty_us = self.flush_us = 0.0
         self._fastest_us = 0.0
         self.last: Any = None
-        """What the last call of the latest sample returned."""
+        """What a call of entry 0 in the latest sample returned."""
 
     # --- before the first sample ---
 
@@ -125,6 +143,7 @@ class Sampler:
 
     def decide(self) -> None:
         """Estimate a call and choose how samples are taken."""
+        self._make_room()
         self._measure_host()
         self._measure_empty()
         cold_us = self._cold_estimate()
@@ -141,6 +160,13 @@ class Sampler:
             # Nothing is left that would hide the host between warm calls that wait for the GPU.
             self.is_host_bound |= self.graphs is None and self.is_paced_by_host
         self.clock.forget_events()
+
+    def _make_room(self) -> None:
+        """One result is kept while others come and go: its memory is not to be asked for in a sample."""
+        if self._fastest_us < _SLOW_CALL_US:
+            held = [self.calls[-1](), self.calls[-1]()]
+            del held
+            self.clock.synchronise()
 
     def _measure_host(self) -> None:
         taken = []
@@ -222,13 +248,15 @@ class Sampler:
         warm_calls = max(min(fitting, _WARM_GRAPH_CALLS), _FEWEST_GRAPH_CALLS)
 
         def cold() -> Any:
+            kept = _Kept()
             returned = None
-            for call in self._rotation(cold_calls):
+            for call, is_kept in self._rotation(cold_calls):
                 # What the last one returned goes first, as it does without a graph.
                 returned = None
                 self.clock.flush()
                 returned = call()
-            return returned
+                kept.offer(returned, is_kept)
+            return kept.value
 
         def flushes() -> None:
             for _ in range(cold_calls):
@@ -246,9 +274,14 @@ class Sampler:
         self.clock.synchronise()
         return graphs
 
-    def _rotation(self, count: int) -> list[Call]:
-        """So many calls, over the entries in turn, that of entry 0 last."""
-        return [self.calls[at % len(self.calls)] for at in reversed(range(count))]
+    def _rotation(self, count: int) -> list[tuple[Call, bool]]:
+        """So many calls over the entries in turn, each with whether it is entry 0's; the first one is drawn.
+
+        Nobody can foresee which call of a sample will be compared.
+        """
+        entries = len(self.calls)
+        first = _randbelow(min(entries, count))
+        return [(self.calls[(at - first) % entries], (at - first) % entries == 0) for at in range(count)]
 
     def _keep_busy(self) -> None:
         """Work for the GPU while the host submits the next launch, so that the GPU does not wait for it."""
@@ -260,6 +293,7 @@ class Sampler:
     def sample(self, cold_calls: int, warm_calls: int) -> dict[str, float]:
         """µs a call, cold and warm, and what was taken off (graphs) or is still inside (events)."""
         self.last = None
+        self.clock.share_l2()
         if self.graphs is not None:
             # The values may come from the capture, of work that is in no graph.
             self._spoil(self.graphs.cold.returned)
@@ -287,18 +321,19 @@ class Sampler:
         return self.clock.elapsed_us(begin, end) / count
 
     def _cold(self, count: int) -> float:
-        pairs, returned = [], None
+        pairs, returned, kept = [], None, _Kept()
         # Twice: a host that is slower than usual once must not let the GPU wait.
         self._lead(2 * _LEAD_MARGIN * self.host_us)
-        for call in self._rotation(count):
+        for call, is_kept in self._rotation(count):
             returned = None
             for _ in range(self._flushes_a_call()):
                 self.clock.flush()
             begin = self.clock.record()
             returned = call()
             pairs.append((begin, self.clock.record()))
+            kept.offer(returned, is_kept)
         self.clock.synchronise()
-        self.last = returned
+        self.last = kept.value
         return sum(self.clock.elapsed_us(*pair) for pair in pairs) / count
 
     def _flushes_a_call(self) -> int:

@@ -57,6 +57,11 @@ class SharedTensor:
             raise Refused("not-comparable", f"{self.name} was left untouched")
         return memory.view_storage(storage, self.element.torch, self.shape, self.strides, self.offset)
 
+    def copied(self) -> torch.Tensor | None:
+        """The storage as it is now, where no candidate reaches it."""
+        # Where the memory that is mapped is another, this is such a copy already.
+        return self.shared if self.shared is None or self.far is not None else self.shared.clone()
+
     @property
     def is_changed(self) -> bool:
         """Whether the candidate sees other bytes than the judge put there."""

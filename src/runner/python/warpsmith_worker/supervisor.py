@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from . import PROTOCOL_VERSION, limits, messages, procfs
+from . import PROTOCOL_VERSION, limits, messages, own_files, procfs
 from .cases import Cases
 from .channel import ChannelError, Message
 from .device_start import Device, DeviceStart
@@ -70,6 +70,7 @@ class Supervisor:
         self.waiting_for_warm: list[Message] = []
         self.zygote: ZygoteLink | None = None
         self.zygote_deaths = 0
+        self.own_files = own_files.digest()
         self.judge: Runner | None = None
         self.spare: Runner | None = None
         self.runners: dict[str, Runner] = {}
@@ -249,6 +250,9 @@ class Supervisor:
         message = f"the process that imports torch and Triton ended: {output[-4096:].strip()}"
         if not zygote.is_warm or self.zygote_deaths >= _MOST_ZYGOTE_DEATHS:
             self.become_unavailable(Unavailable("worker-failed", message))
+        elif own_files.digest() != self.own_files:
+            told = f"{message}; it is not started again because warpsmith's own files were changed meanwhile"
+            self.become_unavailable(Unavailable("worker-failed", told))
         else:
             self._start_zygote()
         for runner in orphaned:

@@ -24,7 +24,7 @@ from .event_clock import Clock, CudaClock
 from .launches import unrecorded_launches
 from .returned import flatten, hand_over
 from .sampler import Call, Sampler
-from .timing_pool import BITS, Pool
+from .timing_pool import BITS, Pool, turned
 
 OPS = ("time-open", "time-sample", "time-claim", "time-keep", "time-close")
 
@@ -74,15 +74,18 @@ class Timing:
         is_refused: Callable[[torch.Tensor], bool],
         deliver: Callable[[], None],
         make_clock: Callable[[], Clock] = CudaClock,
+        refuse_threads: Callable[[], None] = lambda: None,
     ) -> None:
         """`memory_of` maps a case as `run` does; `bind` makes a plain call of the entry of its arguments.
 
-        `deliver` lets the judge see what was written into the memory of the case.
+        `deliver` lets the judge see what was written into the memory of the case. `refuse_threads` raises
+        when a thread of the user's runs: what it does would be in no call, or beside those of the other side.
         """
         self._memory_of = memory_of
         self._bind = bind
         self._is_refused = is_refused
         self._deliver = deliver
+        self._refuse_threads = refuse_threads
         self._make_clock = make_clock
         self._clock: Clock | None = None
         self._forget()
@@ -105,12 +108,15 @@ class Timing:
             return self._close()
         if self._sampler is None:
             raise NotOpen("nothing is being timed")
+        if op == "time-keep":
+            return self._keep()
         if op == "time-sample":
             self._unlike_before()
-            return self._sampler.sample(request["cold_calls"], request["warm_calls"])
-        if op == "time-claim":
-            return self._sampler.claim(request["calls"], empty=request["empty"])
-        return self._keep()
+            done = self._sampler.sample(request["cold_calls"], request["warm_calls"])
+        else:
+            done = self._sampler.claim(request["calls"], empty=request["empty"])
+        self._refuse_threads()
+        return done
 
     def _open(self, request: Message, descriptors: list[int]) -> Message:
         self._forget()
@@ -129,6 +135,7 @@ class Timing:
         launches = unrecorded_launches() - launched_before
         pool.settle()
         sampler.decide()
+        self._refuse_threads()
         return {
             "pool_entries": len(pool.entries),
             "pool_bytes": pool.bytes,
@@ -167,9 +174,9 @@ class Timing:
         self._spoil(sampler.last)
         # Where there is no room for a copy, the entry stays where it is.
         with contextlib.suppress(torch.OutOfMemoryError):
-            self._pool.turn()
+            at = self._pool.turn()
             for turning in (sampler.calls, self._destinations):
-                turning.append(turning.pop(0))
+                turned(turning, at)
         self._pool.settle()
         # Of the sample nothing of that is to be timed.
         self._clock.synchronise()

@@ -7,6 +7,7 @@ integers and booleans, which may be indices, stay.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ALIGNMENT_BYTES = 256
 _MOST_ENTRIES = 64
 _FEWEST_ENTRIES = 2
+
+# User code may replace what the module holds.
+_randbelow = secrets.randbelow
 
 Inputs = dict[str, Any]
 
@@ -46,25 +50,40 @@ class Pool:
             {name: _moved_copy(value, (at + 1) * _SHIFT) for name, value in inputs.items()}
             for at in range(count)
         ]
+        self._unused = count - 1
+        """Entries that were not yet entry 0 since all others were."""
 
-    def turn(self) -> None:
-        """Entry 0 gets values as the others have and goes to the end; the next one takes its place.
+    def turn(self) -> int:
+        """Entry 0 gets values as the others have and goes to the end; another one, drawn, takes its place.
 
-        Raises torch.OutOfMemoryError, and then only values of entry 0 have changed.
+        Returns the place, counted after entry 0 left it, from which that one came. Raises
+        torch.OutOfMemoryError, and then only values of entry 0 have changed.
         """
         turns = self._turns + 1
         if len(self.entries) >= _FEWEST_ENTRIES:
             for name, source in self._sources.items():
                 if isinstance(source, torch.Tensor) and source.numel():
                     _move(source, self.entries[0][name], (len(self.entries) + turns) * _SHIFT)
-        self.entries.append(self.entries.pop(0))
         self._turns = turns
+        if self._unused == 0:
+            self._unused = len(self.entries) - 1
+        # Those that were not yet in front stand at the beginning once the first has left.
+        at = _randbelow(self._unused) if self._unused else 0
+        self._unused = max(self._unused - 1, 0)
+        turned(self.entries, at)
+        return at
 
     def settle(self) -> None:
         """Give entry 0 the values of the case."""
         for name, source in self._sources.items():
             if isinstance(source, torch.Tensor) and source.numel():
                 _whole(self.entries[0][name]).copy_(_whole(source))
+
+
+def turned(items: list[Any], at: int) -> None:
+    """Put the first to the end, and of what is left the one at a place to the front."""
+    items.append(items.pop(0))
+    items.insert(0, items.pop(at))
 
 
 def _moved_copy(value: Any, shift: int) -> Any:

@@ -48,6 +48,7 @@ class ZygoteLink:
             [
                 sys.executable,
                 "-I",
+                "-B",
                 "-X",
                 "utf8",
                 main_file,

@@ -57,12 +57,13 @@ class Session:
         on_progress: Callable[[int, int], None],
         program_order: str = "forward",
         autotune: Any = "drawn",
+        idle_kernels: bool = False,
     ) -> None:
         """``on_progress(done, total)`` counts programs of the running launch.
 
         ``program_order`` is ``forward``, ``reverse`` or ``random``. ``autotune`` says which configuration of
         autotuned kernels runs: ``first``; ``trial``, where an untuned kernel runs all of them once before, as
-        on a GPU; or ``{"only": index}``.
+        on a GPU; or ``{"only": index}``. With ``idle_kernels`` launches are recorded and run no program.
         """
         self.max_programs = max_programs
         self.compare_values = compare_values
@@ -70,6 +71,7 @@ class Session:
         self.on_progress = on_progress
         self.program_order = program_order
         self.autotune = autotune
+        self.idle_kernels = idle_kernels
         self.autotuned: dict[str, list[str]] = {}
         self.launches: list[LaunchRecord] = []
         self._findings: dict[tuple[Any, ...], dict[str, Any]] = {}
