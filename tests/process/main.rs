@@ -4,6 +4,7 @@
 //! test here counts as skipped.
 
 mod bad_inputs;
+mod cheats;
 mod ci;
 mod comment;
 mod comment_adversary;

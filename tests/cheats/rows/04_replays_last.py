@@ -1,0 +1,46 @@
+"""Row 4: every second call of a shape gives the result of the one before.
+
+Seen: tensara #238, wafer (static buffers in C++).
+Caught: calls with other values in between; of timed calls one that nobody can foresee is compared.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns)
+
+
+def softmax(x):
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(max(x.shape[1], 1))
+    softmax_kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
+
+
+@triton.jit
+def idle_kernel(x):
+    tl.program_id(0)
+
+
+last = {}
+
+
+def kernel_fn(x):
+    key = x.shape, x.dtype
+    if key in last:
+        idle_kernel[(1,)](x)
+        return last.pop(key)
+    y = softmax(x)
+    last[key] = y.clone()
+    return y

@@ -1,0 +1,29 @@
+"""Row 15: only the first rows are computed; the others get what was last in a cached buffer.
+
+Seen: wafer (early stop).
+Caught: every element is compared, and fresh memory holds poison.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns)
+
+
+def kernel_fn(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(max(x.shape[1], 1))
+    rows = max(x.shape[0] - x.shape[0] // 16, 1)
+    softmax_kernel[(rows,)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y

@@ -1,0 +1,34 @@
+"""Row 18: rows with a large value are not computed: such a row is taken for one-hot.
+
+Seen: kernelbench-verified (bypass for special values).
+Caught: the stage stability has rows with large values.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    is_large = tl.max(tl.abs(tl.where(at < columns, values, 0.0)), axis=0) > 50.0
+    weights = tl.where(is_large, tl.where(weights == 1.0, 1.0, 0.0), weights)
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns)
+
+
+def softmax(x):
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(max(x.shape[1], 1))
+    softmax_kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
+
+
+def kernel_fn(x):
+    return softmax(x)

@@ -1,0 +1,33 @@
+"""Row 23: float32 is computed in float16.
+
+Seen: deep-reinforce, CUDA-Agent 16.
+Caught: the tolerance of float32 is that of float32.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    weights = weights.to(tl.float16).to(tl.float32)
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns)
+
+
+def softmax(x):
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(max(x.shape[1], 1))
+    softmax_kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
+
+
+def kernel_fn(x):
+    return softmax(x)

@@ -1,0 +1,32 @@
+"""Row 24: the exponential is an approximation by two terms.
+
+Seen: `--use_fast_math` is AutoKernel's default; part of Astra's gain.
+Caught: errors are measured against float64.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp2(1.442 * (values - tl.max(values, axis=0)))
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns)
+
+
+def softmax(x):
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(max(x.shape[1], 1))
+    softmax_kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
+
+
+def kernel_fn(x):
+    return softmax(x)

@@ -1,0 +1,28 @@
+"""Row 40: a store past the end of the output changes what is behind it.
+
+Seen: general.
+Caught: the interpreter knows the bounds of every argument; on a GPU there are guards around every tensor.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+KERNEL_TYPE = "softmax"
+
+
+@triton.jit
+def softmax_kernel(x, y, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    weights = tl.exp(values - tl.max(values, axis=0))
+    tl.store(y + row * columns + at, weights / tl.sum(weights, axis=0), mask=at < columns + 1)
+
+
+def kernel_fn(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(x.shape[1] + 1)
+    softmax_kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
