@@ -170,6 +170,19 @@ fn only_the_main_loop_makes_and_owns_the_state_of_the_server() {
     assert_eq!(owners, [Path::new("lsp/main_loop.rs")]);
 }
 
+/// Whoever has a checker could run what nobody trusts.
+#[test]
+fn only_the_gate_of_the_server_has_a_checker() {
+    let holders: Vec<PathBuf> = sources()
+        .into_iter()
+        .filter(|(room, file, text)| {
+            room == "lsp" && text.contains("Checker") && !file.ends_with("lsp/server.rs")
+        })
+        .map(|(_, file, _)| file)
+        .collect();
+    assert_eq!(holders, [Path::new("lsp/gate.rs")]);
+}
+
 #[test]
 fn paths_are_found_and_measured() {
     let text = "use crate::spec::Dtype;\npub(crate) fn f(x: crate::runner::protocol::Place) {}\nuse crate::{a, b};\n";

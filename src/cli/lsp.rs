@@ -6,8 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::judge::Engine;
-use crate::lsp::{logging, run_stdio};
+use crate::lsp::{Host, Timing, logging, run_stdio};
 use crate::toolchain::{Places, Surroundings};
+use crate::trust::TrustFile;
 
 #[derive(Debug, Args)]
 pub(super) struct LspArgs {
@@ -17,7 +18,11 @@ pub(super) struct LspArgs {
 }
 
 pub(super) fn run(_args: LspArgs) -> anyhow::Result<ExitCode> {
-    let folder = Places::of(&Surroundings::of_this_process()).ok().map(|places| places.log());
-    logging::start(folder.as_deref())?;
-    run_stdio(Arc::new(Engine::for_editor()))
+    let places = Places::of(&Surroundings::of_this_process()).ok();
+    logging::start(places.as_ref().map(Places::log).as_deref())?;
+    run_stdio(Host {
+        checker: Arc::new(Engine::for_editor()),
+        trust: places.map(|places| TrustFile::new(places.trust())),
+        timing: Timing::default(),
+    })
 }

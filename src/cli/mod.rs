@@ -12,6 +12,7 @@ mod lsp;
 mod repro;
 mod setup;
 mod table;
+mod trust;
 mod watch;
 
 use std::io::ErrorKind;
@@ -43,6 +44,8 @@ enum Verb {
     History(history::HistoryArgs),
     /// Say what a static finding means, or list the rules.
     Explain(explain::ExplainArgs),
+    /// Trust a folder, so that editors may run its kernels; list what is trusted, or take it back.
+    Trust(trust::TrustArgs),
     /// Make (or remove) the Python environment that warpsmith manages.
     Setup(setup::SetupArgs),
     /// Say what was found on this machine, what is missing, and how to get it.
@@ -67,6 +70,7 @@ pub fn main() -> ExitCode {
         Verb::Repro(args) => repro::run(&args),
         Verb::History(args) => history::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Trust(args) => trust::run(&args),
         Verb::Setup(args) => setup::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lsp(args) => lsp::run(args),

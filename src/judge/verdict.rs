@@ -146,6 +146,8 @@ pub enum Code {
     /// Somebody else uses the GPU, and the settings say that it is left alone then.
     DeviceBusy,
     DeviceLost,
+    /// Nobody said that code of this folder may be run. Only an editor asks.
+    NotTrusted,
     Cancelled,
     // warnings on a passed case
     BenignRace,
@@ -159,7 +161,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 69] = [
+    pub const ALL: [Self; 70] = [
         Self::Mismatch,
         Self::Tf32,
         Self::NonFinite,
@@ -224,6 +226,7 @@ impl Code {
         Self::DeviceUnusable,
         Self::DeviceBusy,
         Self::DeviceLost,
+        Self::NotTrusted,
         Self::Cancelled,
         Self::BenignRace,
         Self::Nondeterministic,
@@ -246,7 +249,7 @@ impl Code {
             | ReferenceFailed | NotBuilt | UnmatchedWeights | TooLarge | NotComparable | NotLaunched
             | NoEffect | Delegated | LeftRunning | Refused | OtherKernel | UnchangedSinceHead
             | InputsUnknown | InputsUnsuitable | NoDevice | DeviceUnusable | DeviceBusy | DeviceLost
-            | Cancelled => Verdict::CouldNotRun,
+            | NotTrusted | Cancelled => Verdict::CouldNotRun,
             BenignRace | Nondeterministic | OrderDependent | WeakTolerance => Verdict::Passed,
         }
     }

@@ -80,6 +80,10 @@ impl LanguageServer for Backend {
         self.notify(Notification::DidClose(params));
     }
 
+    async fn did_change_configuration(&self, params: DidChangeConfigurationParams) {
+        self.notify(Notification::DidChangeConfiguration(params));
+    }
+
     async fn code_lens(&self, params: CodeLensParams) -> jsonrpc::Result<Option<Vec<CodeLens>>> {
         self.ask(|reply| Request::CodeLens(params, reply)).await
     }

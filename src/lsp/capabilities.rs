@@ -21,6 +21,12 @@ pub(crate) struct ClientProfile {
     pub(crate) create_files: bool,
     pub(crate) markdown: bool,
     pub(crate) server_status: bool,
+    /// It has a workspace trust of its own, and tells us; see [`super::gate`].
+    pub(crate) has_trust: bool,
+    /// It can be asked for settings.
+    pub(crate) configuration: bool,
+    /// It tells of changed settings once it was asked to.
+    pub(crate) registers_configuration: bool,
 }
 
 impl ClientProfile {
@@ -28,6 +34,9 @@ impl ClientProfile {
         let window = client.window.as_ref();
         let workspace = client.workspace.as_ref();
         let documents = client.text_document.as_ref();
+        let experimental = |name: &str| {
+            client.experimental.as_ref().and_then(|known| known.get(name)?.as_bool()).unwrap_or(false)
+        };
         Self {
             encoding: negotiate(
                 client.general.as_ref().and_then(|general| general.position_encodings.as_deref()),
@@ -54,10 +63,11 @@ impl ClientProfile {
             markdown: documents
                 .and_then(|documents| documents.hover.as_ref()?.content_format.as_ref())
                 .is_some_and(|formats| formats.contains(&MarkupKind::Markdown)),
-            server_status: client
-                .experimental
-                .as_ref()
-                .and_then(|experimental| experimental.get("serverStatusNotification")?.as_bool())
+            server_status: experimental("serverStatusNotification"),
+            has_trust: experimental("workspaceTrust"),
+            configuration: workspace.and_then(|workspace| workspace.configuration).unwrap_or(false),
+            registers_configuration: workspace
+                .and_then(|workspace| workspace.did_change_configuration.as_ref()?.dynamic_registration)
                 .unwrap_or(false),
         }
     }

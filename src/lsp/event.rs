@@ -6,6 +6,7 @@ use tower_lsp::ls_types::*;
 
 use super::outbox::ClientAnswer;
 use super::runs::RunUpdate;
+use crate::trust::{TrustError, Trusted};
 
 /// Unbounded: a mailbox that waits for room would await before it sends. The client's own pace is the bound.
 pub(crate) type EventSender = mpsc::UnboundedSender<Event>;
@@ -24,6 +25,8 @@ pub(crate) enum Event {
     },
     /// The client answered a request of ours, or did not in time.
     Answer(ClientAnswer),
+    /// What is remembered of trust was read anew.
+    TrustRead(Result<Trusted, TrustError>),
     /// The transport is gone: end the checks and the loop.
     Stop,
 }
@@ -34,6 +37,7 @@ pub(crate) enum Notification {
     DidChange(DidChangeTextDocumentParams),
     DidSave(DidSaveTextDocumentParams),
     DidClose(DidCloseTextDocumentParams),
+    DidChangeConfiguration(DidChangeConfigurationParams),
     WorkDoneProgressCancel(WorkDoneProgressCancelParams),
 }
 
@@ -56,6 +60,7 @@ impl Event {
             Self::Notification(Notification::DidChange(_)) => "textDocument/didChange",
             Self::Notification(Notification::DidSave(_)) => "textDocument/didSave",
             Self::Notification(Notification::DidClose(_)) => "textDocument/didClose",
+            Self::Notification(Notification::DidChangeConfiguration(_)) => "workspace/didChangeConfiguration",
             Self::Notification(Notification::WorkDoneProgressCancel(_)) => "window/workDoneProgress/cancel",
             Self::Request(Request::Initialize(..)) => "initialize",
             Self::Request(Request::Shutdown(_)) => "shutdown",
@@ -66,6 +71,7 @@ impl Event {
             Self::Request(Request::ExecuteCommand(..)) => "workspace/executeCommand",
             Self::Run { .. } => "run",
             Self::Answer(_) => "answer",
+            Self::TrustRead(_) => "trust",
             Self::Stop => "stop",
         }
     }

@@ -19,9 +19,11 @@ pub struct ServerStatusParams {
     pub health: Health,
     /// No check runs or waits.
     pub quiescent: bool,
-    /// Why the health is not `ok`, in one sentence.
+    /// Why the health is not `ok`, or that nothing is run, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether code of the open kernels may be run.
+    pub trusted: bool,
 }
 
 /// Whether kernels can be judged.

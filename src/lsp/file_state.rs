@@ -7,7 +7,8 @@ use tower_lsp::ls_types::{Diagnostic, TextDocumentItem};
 
 use super::findings::{FindingGroup, Judged, gather};
 use super::kernels::Kernels;
-use super::runs::CheckJob;
+use super::runs::{Cause, CheckJob};
+use crate::config::{LintChoice, Settings};
 use crate::judge::Report;
 use crate::lint::{self, Lint};
 use crate::source::{SourceModel, Tree, code_hash};
@@ -30,8 +31,11 @@ pub(crate) struct FileState {
     /// Syntax of the text that was parsed last.
     tree: Arc<Tree>,
     pub(crate) model: Arc<SourceModel>,
-    /// Static findings of the text that was parsed last.
+    /// Whether its code may be run, as far as is known.
+    pub(crate) is_trusted: bool,
+    /// Static findings of the text that was parsed last, those that are not wanted left out.
     pub(crate) lints: Arc<Vec<Lint>>,
+    lint_choice: Arc<LintChoice>,
     /// Hash of the current text; `None` until someone asks.
     code_hash: Option<blake3::Hash>,
     /// The text changed after the last parse.
@@ -53,6 +57,8 @@ pub(crate) struct FileState {
 pub(crate) struct Outcome {
     pub(crate) report: Arc<Report>,
     pub(crate) code_hash: blake3::Hash,
+    /// Those it was made under.
+    pub(crate) settings: Settings,
     pub(crate) groups: Vec<FindingGroup>,
 }
 
@@ -60,6 +66,7 @@ pub(crate) struct Outcome {
 #[derive(Clone)]
 pub(crate) struct FileRun {
     pub(crate) job: Arc<CheckJob>,
+    pub(crate) cause: Cause,
     /// Edits since its text was taken.
     pub(crate) splices: Vec<Splice>,
     pub(crate) phase: Phase,
@@ -72,7 +79,8 @@ pub(crate) enum Phase {
 }
 
 impl FileState {
-    pub(crate) fn new(path: Option<PathBuf>, opened: &TextDocumentItem) -> Self {
+    /// Not trusted.
+    pub(crate) fn new(path: Option<PathBuf>, opened: &TextDocumentItem, lints: &LintChoice) -> Self {
         let is_py =
             path.as_ref().is_some_and(|path| path.extension().is_some_and(|extension| extension == "py"));
         let mut file = Self {
@@ -82,7 +90,9 @@ impl FileState {
             kernels: Kernels::default(),
             tree: Arc::default(),
             model: Arc::default(),
+            is_trusted: false,
             lints: Arc::default(),
+            lint_choice: Arc::new(lints.clone()),
             code_hash: None,
             unparsed: true,
             reparsed_bytes: 0,
@@ -141,7 +151,10 @@ impl FileState {
         self.tree = Arc::new(self.tree.updated(parsed));
         self.reparsed_bytes = self.tree.fresh_bytes();
         self.model = Arc::new(self.tree.model(parsed));
-        self.lints = Arc::new(lint::find(&self.model, &self.tree, parsed));
+        let wanted = self.lint_choice.enabled;
+        let mut lints = if wanted { lint::find(&self.model, &self.tree, parsed) } else { Vec::new() };
+        lints.retain(|lint| self.lint_choice.allows(lint.rule.name));
+        self.lints = Arc::new(lints);
         self.kernels.update(&self.model);
         for group in self.outcome.iter_mut().flat_map(|outcome| &mut outcome.groups) {
             group.relocate(&self.kernels, &self.document);
@@ -150,6 +163,12 @@ impl FileState {
 
     fn is_parsed(&self, text: &str) -> bool {
         self.is_python && text.len() <= PARSED_BYTES
+    }
+
+    /// The static findings are found anew with the next parse.
+    pub(crate) fn choose_lints(&mut self, choice: &LintChoice) {
+        self.lint_choice = Arc::new(choice.clone());
+        self.unparsed = true;
     }
 
     pub(crate) fn code_hash(&mut self) -> blake3::Hash {
@@ -185,7 +204,7 @@ impl FileState {
     }
 
     /// Ends the run of this file with a verdict on the text it was started with.
-    pub(crate) fn conclude(&mut self, report: Report) {
+    pub(crate) fn conclude(&mut self, report: Report, settings: Settings) {
         let Some(run) = self.run.take() else { return };
         let document = Document::new(&run.job.text, run.job.version);
         let judged = Judged {
@@ -201,6 +220,7 @@ impl FileState {
         self.parse();
         groups.iter_mut().for_each(|group| group.relocate(&self.kernels, &self.document));
         self.cancelled = false;
-        self.outcome = Some(Outcome { report: Arc::new(report), code_hash: run.job.code_hash, groups });
+        let report = Arc::new(report);
+        self.outcome = Some(Outcome { report, code_hash: run.job.code_hash, settings, groups });
     }
 }

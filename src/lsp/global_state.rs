@@ -15,15 +15,16 @@ use super::event::EventSender;
 use super::ext::{Health, ServerStatusParams};
 use super::file_state::FileState;
 use super::findings::is_of_environment;
+use super::gate::{Gate, NOT_TRUSTED};
 use super::lens::{first_obstacle, reason};
 use super::outbox::{ClientAnswer, ClientRequest, Outbox, Outgoing};
 use super::progress::PROGRESS_DELAY;
 use super::refresh::LensRefresh;
 use super::runs::{ActiveRun, CheckJob};
 use super::schedule::{DEBOUNCE, Scheduler};
-use super::settings::Settings;
+use super::settings::Layers;
+use crate::config::Settings;
 use crate::judge::Code;
-use crate::judge::check::Checker;
 
 /// Between an edit that takes long to look at and the look at it, if no other edit comes.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -35,6 +36,8 @@ pub struct Timing {
     pub debounce: Duration,
     /// Checks shorter than this show no progress.
     pub progress_delay: Duration,
+    /// How long checks wait for the client to tell its settings.
+    pub settings_limit: Duration,
     /// Between two looks at the client's process.
     pub parent_poll: Duration,
     /// How long a running check may take to end when the session ends.
@@ -46,6 +49,7 @@ impl Default for Timing {
         Self {
             debounce: DEBOUNCE,
             progress_delay: PROGRESS_DELAY,
+            settings_limit: Duration::from_secs(5),
             parent_poll: Duration::from_secs(1),
             stop_limit: Duration::from_secs(1),
         }
@@ -58,7 +62,7 @@ pub(crate) struct Context {
     pub(crate) outbox: Outbox,
     /// Where checks and read-only requests run.
     pub(crate) workers: Handle,
-    pub(crate) checker: Arc<dyn Checker>,
+    pub(crate) gate: Gate,
     pub(crate) timing: Timing,
     /// Cancelled when the client's process is gone.
     pub(crate) parent_gone: CancellationToken,
@@ -68,8 +72,7 @@ pub(crate) struct GlobalState {
     pub(crate) context: Context,
     pub(crate) client: Arc<ClientProfile>,
     pub(crate) settings: Settings,
-    /// What is wrong with them, to be said when the client may be spoken to.
-    pub(crate) setting_mistakes: Vec<String>,
+    pub(crate) layers: Layers,
     /// Open documents.
     pub(crate) files: HashMap<Uri, FileState>,
     pub(crate) scheduler: Scheduler<Arc<CheckJob>>,
@@ -99,7 +102,7 @@ impl GlobalState {
             context,
             client: Arc::default(),
             settings: Settings::default(),
-            setting_mistakes: Vec::new(),
+            layers: Layers::default(),
             files: HashMap::new(),
             active: None,
             next_generation: 1,
@@ -127,6 +130,9 @@ impl GlobalState {
             }
             ClientAnswer::LensesRefreshed => self.refresh.answered(),
             ClientAnswer::HintsRefreshed => self.hint_refresh.answered(),
+            ClientAnswer::Settings { number, answer } => self.on_settings(number, answer),
+            ClientAnswer::SettingsLate => self.end_wait_for_settings(),
+            ClientAnswer::Trust { place, answer } => self.on_trust_answer(&place, answer),
         }
     }
 
@@ -135,17 +141,17 @@ impl GlobalState {
         let refresh = self.refresh.deadline().filter(|_| self.client.lens_refresh);
         let hints = self.hint_refresh.deadline().filter(|_| self.client.hint_refresh);
         let paused = self.paused.values().min().copied();
-        [self.scheduler.deadline(), self.progress_deadline(), refresh, hints, paused]
-            .into_iter()
-            .flatten()
-            .min()
+        let checks = self.scheduler.deadline().filter(|_| !self.layers.is_awaited);
+        [checks, self.progress_deadline(), refresh, hints, paused].into_iter().flatten().min()
     }
 
     /// The end of a turn: what is due is done, what changed is told.
     pub(crate) fn settle(&mut self) {
         let now = Instant::now();
-        let actions = self.scheduler.tick(now);
-        self.perform(actions);
+        if !self.layers.is_awaited {
+            let actions = self.scheduler.tick(now);
+            self.perform(actions);
+        }
         self.tick_progress(now);
         let over = |due: &Instant| *due <= now;
         let rested: Vec<Uri> =
@@ -214,7 +220,19 @@ impl GlobalState {
         });
         let worst = obstacles.max_by_key(|(health, message)| (*health == Health::Error, message.clone()));
         let (health, message) = worst.map_or((Health::Ok, None), |(health, message)| (health, Some(message)));
-        ServerStatusParams { health, quiescent: self.scheduler.is_idle(), message }
+        let trusted = self.is_trusted();
+        let message = message.or_else(|| (!trusted).then(|| NOT_TRUSTED.to_owned()));
+        ServerStatusParams { health, quiescent: self.scheduler.is_idle(), message, trusted }
+    }
+
+    /// Whether the kernels that are open may be run; without any, whether those of the editor's folders may.
+    fn is_trusted(&self) -> bool {
+        let mut with_kernels =
+            self.files.values().filter(|file| file.kernels.shown().next().is_some()).peekable();
+        match with_kernels.peek() {
+            Some(_) => with_kernels.all(|file| file.is_trusted),
+            None => self.context.gate.is_open_for_workspace(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::file_state::{FileState, Phase};
 use super::findings::is_of_environment;
+use super::gate::NOT_TRUSTED;
 use super::kernels::KernelAnchor;
 use crate::judge::timing::{NoTimingCode, text};
 use crate::judge::{CaseRecord, Code, Finding, Report, Verdict};
@@ -22,6 +23,10 @@ pub(crate) fn lens(file: &FileState, kernel: &KernelAnchor) -> (String, LensActi
         // A launch that the code does not show may have been seen all the same.
         _ if kernel.lonely && !was_launched(file, &kernel.name) => {
             ("– not judged here: no launch of it was found in this file".to_owned(), LensAction::Check)
+        }
+        // Until cases are planned nothing shows that it is run after all.
+        None | Some(Phase::Waiting | Phase::Running { planned: None, .. }) if !file.is_trusted => {
+            (format!("– {NOT_TRUSTED}"), LensAction::Check)
         }
         Some(Phase::Waiting) => ("⟳ waiting to check".to_owned(), LensAction::Cancel),
         Some(Phase::Running { planned: None, .. }) => ("⟳ checking".to_owned(), LensAction::Cancel),

@@ -11,8 +11,8 @@ use tower_lsp::ls_types::Uri;
 use super::event::{Event, EventReceiver, Notification, Reply, Request};
 use super::global_state::{Context, GlobalState, Snapshot};
 use super::handlers::{
-    code_action, code_lens, did_change, did_close, did_open, did_save, execute_command, hover, initialize,
-    initialized, inlay_hint, shutdown, work_done_progress_cancel,
+    code_action, code_lens, did_change, did_change_configuration, did_close, did_open, did_save,
+    execute_command, hover, initialize, initialized, inlay_hint, shutdown, work_done_progress_cancel,
 };
 use super::runs::panic_words;
 
@@ -86,6 +86,7 @@ fn handle(state: &mut GlobalState, event: Event) {
         Event::Request(request) => answer(state, request),
         Event::Run { generation, update } => state.on_run_update(generation, update),
         Event::Answer(answer) => state.on_answer(answer),
+        Event::TrustRead(read) => state.on_trust_read(read),
         Event::Stop => {}
     }
 }
@@ -97,6 +98,9 @@ fn notify(state: &mut GlobalState, notification: Notification) {
         Notification::DidChange(params) => did_change::did_change(state, params),
         Notification::DidSave(params) => did_save::did_save(state, params),
         Notification::DidClose(params) => did_close::did_close(state, &params),
+        Notification::DidChangeConfiguration(params) => {
+            did_change_configuration::did_change_configuration(state, params);
+        }
         Notification::WorkDoneProgressCancel(params) => {
             work_done_progress_cancel::work_done_progress_cancel(state, &params);
         }

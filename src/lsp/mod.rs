@@ -21,6 +21,7 @@ mod event;
 mod file_state;
 mod findings;
 mod frames;
+mod gate;
 mod global_state;
 mod handlers;
 mod hover_text;
@@ -37,6 +38,7 @@ mod runs;
 mod schedule;
 mod server;
 mod settings;
+mod trusting;
 
 pub use global_state::Timing;
-pub use server::{StopReason, Stopped, run_stdio, serve};
+pub use server::{Host, StopReason, Stopped, run_stdio, serve};

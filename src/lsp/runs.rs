@@ -13,13 +13,15 @@ use tower_lsp::ls_types::{ProgressToken, Uri};
 
 use super::event::{Event, EventSender};
 use super::file_state::{FileRun, FileState, Phase};
+use super::gate::{Executor, is_refused};
 use super::global_state::GlobalState;
 use super::lens::{first_obstacle, plural};
 use super::outbox::{ClientRequest, Outgoing};
 use super::progress::{Progress, ProgressStep};
 use super::schedule::{Action, Job};
-use super::settings::Settings;
-use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest, Checker};
+use crate::config::Settings;
+use crate::judge::bench::TimingChoice;
+use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest};
 use crate::judge::timing::NoTimingCode;
 use crate::judge::{Code, Finding, Report, Verdict};
 use crate::source::SourceModel;
@@ -38,8 +40,6 @@ pub(crate) struct CheckJob {
     pub(crate) text_hash: blake3::Hash,
     pub(crate) code_hash: blake3::Hash,
     pub(crate) model: Arc<SourceModel>,
-    /// The settings as they were.
-    pub(crate) settings: Settings,
 }
 
 impl Job for Arc<CheckJob> {
@@ -68,6 +68,8 @@ pub(crate) enum RunEnd {
 /// The check that runs now.
 pub(crate) struct ActiveRun {
     job: Arc<CheckJob>,
+    /// The settings as they were.
+    settings: Settings,
     cancel: CancellationToken,
     task: AbortHandle,
     progress: Progress,
@@ -75,7 +77,8 @@ pub(crate) struct ActiveRun {
     planned: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a check was asked for, the weightier last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     Save,
     /// The user asked for it, so it runs even when nothing changed.
@@ -107,11 +110,12 @@ impl GlobalState {
         }
         file.parse();
         let code_hash = file.code_hash();
-        if let Some(run) = file.run.as_ref().filter(|run| run.job.code_hash == code_hash) {
+        if let Some(run) = file.run.as_mut().filter(|run| run.job.code_hash == code_hash) {
+            run.cause = run.cause.max(cause);
             return Ok(run.job.generation);
         }
         if cause == Cause::Save {
-            worth_a_check(file, code_hash)?;
+            worth_a_check(file, code_hash, &self.settings)?;
         }
         self.next_generation += 1;
         let text = file.document.text();
@@ -124,10 +128,9 @@ impl GlobalState {
             text,
             code_hash,
             model: Arc::clone(&file.model),
-            settings: self.settings.clone(),
         });
         tracing::info!(generation, version = job.version, text = %job.text_hash, ?cause, "check requested");
-        file.run = Some(FileRun { job: Arc::clone(&job), splices: Vec::new(), phase: Phase::Waiting });
+        file.run = Some(FileRun { job: Arc::clone(&job), cause, splices: Vec::new(), phase: Phase::Waiting });
         let now = Instant::now();
         self.refresh.want(now);
         let actions = self.scheduler.request(job, now);
@@ -137,10 +140,15 @@ impl GlobalState {
 
     /// Ends the waiting or running check of `uri`; what stood there before stands again.
     pub(crate) fn cancel_check(&mut self, uri: &Uri) {
-        if let Some(file) = self.files.get_mut(uri)
-            && file.run.take().is_some()
-        {
-            file.cancelled = true;
+        if let Some(file) = self.files.get_mut(uri) {
+            file.cancelled |= file.run.is_some();
+        }
+        self.forget_check(uri);
+    }
+
+    /// The same for one that nobody asked for.
+    pub(crate) fn forget_check(&mut self, uri: &Uri) {
+        if self.files.get_mut(uri).is_some_and(|file| file.run.take().is_some()) {
             self.refresh.want(Instant::now());
         }
         let actions = self.scheduler.cancel(uri, Instant::now());
@@ -194,14 +202,16 @@ impl GlobalState {
         let file_name = job.path.file_name().unwrap_or_default();
         let title = format!("check {}", file_name.display());
         let show_at = Instant::now() + self.context.timing.progress_delay;
+        let settings = self.settings.clone();
+        let executor = self.context.gate.executor();
         let (cancel, task) = spawn(
-            &job,
-            Arc::clone(&self.context.checker),
+            request(&job, &settings),
+            executor,
             &self.context.workers,
-            self.context.events.clone(),
+            (job.generation, self.context.events.clone()),
         );
         let progress = Progress::new(job.generation, title, self.client.progress, show_at);
-        self.active = Some(ActiveRun { job, cancel, task, progress, done: 0, planned: None });
+        self.active = Some(ActiveRun { job, settings, cancel, task, progress, done: 0, planned: None });
         self.show_phase();
         self.refresh.want(Instant::now());
     }
@@ -213,11 +223,11 @@ impl GlobalState {
         }
     }
 
-    fn end_active(&mut self, message: &str) -> Option<Arc<CheckJob>> {
+    fn end_active(&mut self, message: &str) -> Option<(Arc<CheckJob>, Settings)> {
         let mut run = self.active.take()?;
         let step = run.progress.end(message);
         self.tell_progress(run.job.generation, step);
-        Some(run.job)
+        Some((run.job, run.settings))
     }
 
     pub(crate) fn on_run_update(&mut self, generation: u64, update: RunUpdate) {
@@ -291,8 +301,8 @@ impl GlobalState {
         };
         if self.active.as_ref().is_some_and(|run| run.job.generation == generation) {
             let words = if is_cancelled(&report) { "cancelled" } else { report.verdict.words() };
-            if let Some(job) = self.end_active(words) {
-                self.conclude(&job, report);
+            if let Some((job, settings)) = self.end_active(words) {
+                self.conclude(&job, report, settings);
             }
         }
         let actions = self.scheduler.finished(generation, Instant::now());
@@ -300,7 +310,7 @@ impl GlobalState {
     }
 
     /// Takes a report into its file, unless the file was closed or a newer check was asked for.
-    fn conclude(&mut self, job: &CheckJob, report: Report) {
+    fn conclude(&mut self, job: &CheckJob, report: Report, settings: Settings) {
         let awaited =
             |file: &&mut FileState| file.run.as_ref().is_some_and(|run| run.job.generation == job.generation);
         let Some(file) = self.files.get_mut(&job.uri).filter(awaited) else {
@@ -315,19 +325,30 @@ impl GlobalState {
         if let Some(finding) = first_obstacle(&report) {
             tracing::info!(generation = job.generation, code = finding.code.name(), "{}", finding.message);
         }
-        if is_cancelled(&report) {
+        let cause = file.run.as_ref().map_or(Cause::Save, |run| run.cause);
+        let is_refused = is_refused(&report);
+        let is_news = file.is_trusted == is_refused;
+        if is_refused {
+            file.run = None;
+        } else if is_cancelled(&report) {
             // Half a check proves nothing; what stood there before stands again.
             file.run = None;
             file.cancelled = true;
         } else {
             let had_times = file.has_times();
-            file.conclude(report);
+            file.conclude(report, settings);
             if had_times || file.has_times() {
                 self.hint_refresh.want(Instant::now());
             }
         }
         self.touched.insert(job.uri.clone());
         self.refresh.want(Instant::now());
+        if is_news {
+            self.reload_trust();
+        }
+        if is_refused {
+            self.on_not_trusted(job, cause);
+        }
     }
 
     pub(crate) fn on_progress_created(&mut self, generation: u64, accepted: bool) {
@@ -361,7 +382,7 @@ impl GlobalState {
 }
 
 /// A save starts nothing in a file without kernels, nor when the last verdict still stands.
-fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusal> {
+fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings) -> Result<(), Refusal> {
     if file.kernels.launched().next().is_none() {
         return Err(Refusal::NoKernel);
     }
@@ -374,6 +395,7 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash) -> Result<(), Refusa
                 // Nobody else may be using the GPU any more.
                 && !outcome.report.all_not_timed().any(|missing| missing.code == NoTimingCode::GpuBusy)
                 && outcome.code_hash == code_hash
+                && outcome.settings.judge_like(settings)
                 && file.model.unsteady_imports().next().is_none()
                 && is_still_described(file, &outcome.report) =>
         {
@@ -399,32 +421,35 @@ fn failed(why: &str) -> Report {
     Report::ended_at_once(Finding::plain(Code::JudgeFailed, format!("warpsmith itself failed: {why}")))
 }
 
-/// Runs the checker on the workers; what it says reaches the main loop in order, its end last.
-fn spawn(
-    job: &CheckJob,
-    checker: Arc<dyn Checker>,
-    workers: &Handle,
-    events: EventSender,
-) -> (CancellationToken, AbortHandle) {
-    let cancel = CancellationToken::new();
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let request = CheckRequest {
+fn request(job: &CheckJob, settings: &Settings) -> CheckRequest {
+    CheckRequest {
         path: job.path.clone(),
         text: Arc::clone(&job.text),
-        python: job.settings.python.clone(),
+        python: settings.python.clone(),
         // The whole file, whichever lens was clicked: a narrowed report would clear findings of kernels
         // that were not judged again.
         options: CheckOptions {
-            device: job.settings.device,
-            when_busy: job.settings.when_busy,
-            timing: job.settings.timing,
+            device: settings.device,
+            when_busy: settings.when_busy,
+            timing: if settings.on_save.times_several() { TimingChoice::Some } else { TimingChoice::First },
             ..CheckOptions::default()
         },
-    };
+    }
+}
+
+/// Runs a check on the workers; what it says reaches the main loop in order, its end last.
+fn spawn(
+    request: CheckRequest,
+    executor: Executor,
+    workers: &Handle,
+    (generation, events): (u64, EventSender),
+) -> (CancellationToken, AbortHandle) {
+    let cancel = CancellationToken::new();
+    let (sender, receiver) = mpsc::unbounded_channel();
     let token = cancel.clone();
-    let check = workers.spawn(async move { checker.check(request, sender, token).await });
+    let check = workers.spawn(executor.check(request, sender, token));
     let abort = check.abort_handle();
-    workers.spawn(forward(job.generation, check, receiver, events));
+    workers.spawn(forward(generation, check, receiver, events));
     (cancel, abort)
 }
 

@@ -16,10 +16,12 @@ use tower_lsp::{LspService, Server};
 use super::backend::Backend;
 use super::event::Event;
 use super::frames::{self, InputEnd};
+use super::gate::Gate;
 use super::global_state::{Context, Timing};
 use super::outbox::{self, Outbox};
 use super::{logging, main_loop};
 use crate::judge::check::Checker;
+use crate::trust::TrustFile;
 
 /// Handlers only wait for the main loop, so many may wait at once; with a low limit, slow answers would
 /// hold up edits and cancellations behind them.
@@ -46,12 +48,20 @@ pub struct Stopped {
     pub after_shutdown: bool,
 }
 
+/// What a server works with.
+pub struct Host {
+    pub checker: Arc<dyn Checker>,
+    /// Where it is remembered which folders are trusted; without it every server asks anew.
+    pub trust: Option<TrustFile>,
+    pub timing: Timing,
+}
+
 /// Serves one client on standard input and output until it leaves. Exit code 0 if it said `shutdown`
 /// before, 1 otherwise. Logging must have been started by the caller; nothing else may use stdout.
 ///
 /// # Errors
 /// When no runtime or thread can be started, or the main loop died.
-pub fn run_stdio(checker: Arc<dyn Checker>) -> anyhow::Result<ExitCode> {
+pub fn run_stdio(host: Host) -> anyhow::Result<ExitCode> {
     logging::log_panics();
     if std::io::stdin().is_terminal() {
         tracing::warn!("stdin is a terminal: the language server is started by an editor, not by hand");
@@ -61,7 +71,7 @@ pub fn run_stdio(checker: Arc<dyn Checker>) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("the runtime could not be started")?;
-    let session = serve(tokio::io::stdin(), tokio::io::stdout(), checker, Timing::default());
+    let session = serve(tokio::io::stdin(), tokio::io::stdout(), host);
     let stopped = runtime.block_on(session);
     // A thread may still be blocked in a read of stdin; dropping the runtime would wait for it.
     runtime.shutdown_background();
@@ -74,12 +84,7 @@ pub fn run_stdio(checker: Arc<dyn Checker>) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// When the main loop's thread cannot be started, panicked, or did not end in time.
-pub async fn serve<I, O>(
-    input: I,
-    output: O,
-    checker: Arc<dyn Checker>,
-    timing: Timing,
-) -> anyhow::Result<Stopped>
+pub async fn serve<I, O>(input: I, output: O, host: Host) -> anyhow::Result<Stopped>
 where
     I: AsyncRead + Unpin + Send,
     O: AsyncWrite + Send,
@@ -87,11 +92,12 @@ where
     let (events, received) = mpsc::unbounded_channel();
     let (outbox, messages) = Outbox::new();
     let parent_gone = CancellationToken::new();
+    let Host { checker, trust, timing } = host;
     let context = Context {
         events: events.clone(),
         outbox,
         workers: Handle::current(),
-        checker,
+        gate: Gate::new(checker, trust),
         timing,
         parent_gone: parent_gone.clone(),
     };

@@ -1,109 +1,115 @@
-//! What the client sets at the start, in `initializationOptions`.
+//! The layers of settings, asking for them, and what a change changes.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tower_lsp::ls_types::MessageType;
 
-use crate::device::{DeviceChoice, WhenBusy};
-use crate::judge::bench::TimingChoice;
+use super::gate;
+use super::global_state::GlobalState;
+use super::outbox::ClientRequest;
+use super::runs::Cause;
+use crate::config::{Options, Settings, section};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// `python.path`: the interpreter that has torch and Triton.
-    pub(crate) python: Option<PathBuf>,
-    /// `check.onSave`: whether a save starts a check.
-    pub(crate) checks_on_save: bool,
-    /// `check.onSave` again: on a GPU quick times the first size, full a few of every Definition.
-    pub(crate) timing: TimingChoice,
-    /// `gpu.device`: `auto`, `cpu` or `cuda:N`.
-    pub(crate) device: DeviceChoice,
-    /// `gpu.whenBusy`: what is done when another process uses the GPU.
-    pub(crate) when_busy: WhenBusy,
+/// Where the settings come from.
+#[derive(Default)]
+pub(crate) struct Layers {
+    /// `initializationOptions`.
+    initial: Options,
+    /// The client's answer, or what it sent by itself.
+    configured: Options,
+    /// The newest question; answers to older ones are dropped.
+    newest: u64,
+    /// The first answer is on its way: until then no check starts.
+    pub(crate) is_awaited: bool,
+    /// What the user was told already.
+    told: BTreeSet<String>,
+    /// To be told when the client may be spoken to.
+    pub(crate) untold: Vec<String>,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            python: None,
-            checks_on_save: true,
-            timing: TimingChoice::First,
-            device: DeviceChoice::default(),
-            when_busy: WhenBusy::default(),
+impl GlobalState {
+    pub(crate) fn take_initial_settings(&mut self, options: Option<&Value>) {
+        let mut options = options.cloned();
+        if let Some(Value::Object(members)) = &mut options {
+            members.remove(gate::OPTION);
+        }
+        self.layers.initial = self.read_settings(options.as_ref());
+        self.resolve_settings();
+    }
+
+    /// Asks for the settings; a change while the answer is on its way is asked for again.
+    pub(crate) fn pull_settings(&mut self) {
+        self.layers.newest += 1;
+        let (number, limit) = (self.layers.newest, self.context.timing.settings_limit);
+        self.context.outbox.request(ClientRequest::PullSettings { number, limit });
+    }
+
+    /// `None` is an answer that does not come.
+    pub(crate) fn on_settings(&mut self, number: u64, answer: Option<Value>) {
+        if number == self.layers.newest {
+            if let Some(answer) = answer {
+                self.layers.configured = self.read_settings(Some(&section(&answer)));
+                self.resolve_settings();
+            }
+            self.end_wait_for_settings();
         }
     }
-}
 
-impl Settings {
-    /// Reads what is there; a value that makes no sense is told and left at its default. Unknown settings are
-    /// those of other versions, and no mistake.
-    pub(crate) fn read(options: Option<&Value>) -> (Self, Vec<String>) {
-        let mut settings = Self::default();
-        let mut mistakes = Vec::new();
-        let given = |pointer| options.and_then(|options| options.pointer(pointer)).filter(|v| !v.is_null());
-        match given("/python/path") {
-            None => {}
-            Some(Value::String(path)) if !path.is_empty() => settings.python = Some(PathBuf::from(path)),
-            Some(other) => {
-                mistakes.push(format!("`python.path` is {other}; give the path of an interpreter as text"));
-            }
-        }
-        match given("/check/onSave") {
-            None => {}
-            // Nothing is compiled yet: the static part of a check is what every edit gets anyway.
-            Some(word) if word == "off" || word == "static" => settings.checks_on_save = false,
-            Some(word) if word == "quick" => {}
-            Some(word) if word == "full" => settings.timing = TimingChoice::Some,
-            Some(other) => {
-                mistakes.push(format!(
-                    "`check.onSave` is {other}; write \"off\", \"static\", \"quick\" or \"full\""
-                ));
-            }
-        }
-        match given("/gpu/device").map(|given| (given, given.as_str().map(str::parse))) {
-            None => {}
-            Some((_, Some(Ok(device)))) => settings.device = device,
-            Some((other, _)) => mistakes
-                .push(format!("`gpu.device` is {other}; write \"auto\", \"cpu\" or \"cuda:0\" and so on")),
-        }
-        match given("/gpu/whenBusy").map(|given| (given, given.as_str().map(str::parse))) {
-            None => {}
-            Some((_, Some(Ok(when_busy)))) => settings.when_busy = when_busy,
-            Some((other, _)) => {
-                mistakes.push(format!("`gpu.whenBusy` is {other}; write \"skip\" or \"correctness\""));
-            }
-        }
-        (settings, mistakes)
+    /// From a client that cannot be asked.
+    pub(crate) fn settings_came(&mut self, settings: Value) {
+        self.layers.newest += 1;
+        self.on_settings(self.layers.newest, Some(settings));
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
+    /// The answer takes its time. Checks start with what is known; it counts when it comes.
+    pub(crate) fn end_wait_for_settings(&mut self) {
+        if !std::mem::take(&mut self.layers.is_awaited) || self.settings.on_save.checks() {
+            return;
+        }
+        let waits = |uri: &&_| {
+            let run = self.files.get(*uri).and_then(|file| file.run.as_ref());
+            run.is_some_and(|run| run.cause == Cause::Save)
+        };
+        let unwanted: Vec<_> = self.files.keys().filter(waits).cloned().collect();
+        for uri in unwanted {
+            self.forget_check(&uri);
+        }
+    }
 
-    #[test]
-    fn what_is_given_is_taken_and_mistakes_are_told() {
-        let read = |options: Value| Settings::read(Some(&options));
-        assert_eq!(Settings::read(None), (Settings::default(), Vec::new()));
-        assert_eq!(
-            read(json!({ "agent": { "budget": 3 }, "python": null })),
-            (Settings::default(), Vec::new())
-        );
-        let (settings, mistakes) =
-            read(json!({ "python": { "path": "/v/bin/python" }, "check": { "onSave": "off" } }));
-        let expected =
-            Settings { python: Some("/v/bin/python".into()), checks_on_save: false, ..Settings::default() };
-        assert_eq!(settings, expected);
-        assert!(mistakes.is_empty());
-        let (settings, mistakes) = read(json!({ "python": { "path": 3 }, "check": { "onSave": "never" } }));
-        assert_eq!(settings, Settings::default());
-        assert_eq!(mistakes.len(), 2);
-        let gpu = json!({ "gpu": { "device": "cuda:1", "whenBusy": "skip" }, "check": { "onSave": "full" } });
-        let (settings, none) = read(gpu);
-        assert_eq!((settings.device, settings.when_busy), (DeviceChoice::Cuda(1), WhenBusy::Skip));
-        assert_eq!((settings.timing, none.len()), (TimingChoice::Some, 0));
-        let (settings, wrong) = read(json!({ "gpu": { "device": "gpu0", "whenBusy": true } }));
-        assert_eq!((settings, wrong.len()), (Settings::default(), 2));
-        assert!(mistakes[1].contains("\"never\"") && mistakes[1].contains("\"off\""), "{mistakes:?}");
+    fn read_settings(&mut self, given: Option<&Value>) -> Options {
+        let (options, mistakes) = Options::read(given);
+        for mistake in mistakes {
+            self.say_once(format!("the setting {mistake}"));
+        }
+        let unknown: Vec<String> = options.unknown.keys().map(|key| format!("`{key}`")).collect();
+        if !unknown.is_empty() {
+            self.say_once(format!("there is no setting {}; docs/settings.md lists all", unknown.join(", ")));
+        }
+        options
+    }
+
+    fn resolve_settings(&mut self) {
+        let settings = Settings::resolve(&self.layers.configured.clone().over(&self.layers.initial));
+        if settings.lints != self.settings.lints {
+            for (uri, file) in &mut self.files {
+                file.choose_lints(&settings.lints);
+                self.touched.insert(uri.clone());
+            }
+        }
+        self.settings = settings;
+    }
+
+    /// A warning, the first time.
+    pub(crate) fn say_once(&mut self, words: String) {
+        if !self.layers.told.insert(words.clone()) {
+            return;
+        }
+        tracing::warn!("{words}");
+        if self.initialized {
+            self.say(MessageType::WARNING, words);
+        } else {
+            self.layers.untold.push(words);
+        }
     }
 }

@@ -83,6 +83,11 @@ impl Places {
         self.state.join("history.sqlite")
     }
 
+    /// Which folders the user trusts.
+    pub fn trust(&self) -> PathBuf {
+        self.state.join("trust.json")
+    }
+
     /// The log folder.
     pub fn log(&self) -> PathBuf {
         self.state.join("log")

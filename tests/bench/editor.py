@@ -27,7 +27,12 @@ class Editor:
             {
                 "id": 1,
                 "method": "initialize",
-                "params": {"processId": None, "rootUri": None, "capabilities": {}},
+                "params": {
+                    "processId": None,
+                    "rootUri": None,
+                    "capabilities": {"experimental": {"workspaceTrust": True}},
+                    "initializationOptions": {"untrustedWorkspace": False},
+                },
             }
         )
         self.wait(lambda message: message.get("id") == 1, 20)

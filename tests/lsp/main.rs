@@ -18,6 +18,8 @@ mod lints;
 mod odd_documents;
 mod progress;
 mod real_files;
+mod settings;
 mod stubborn_clients;
 mod sync;
 mod times;
+mod trust;

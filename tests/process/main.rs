@@ -26,5 +26,6 @@ mod repro;
 mod server;
 mod stage_bugs;
 mod starters;
+mod trust;
 mod watch;
 mod workspace;

@@ -28,8 +28,20 @@ impl Server {
         Self::start_in(sandbox, sandbox.path(), json!({"window": {"workDoneProgress": true}}))
     }
 
-    /// With a workspace and what the client can do.
-    pub(crate) fn start_in(sandbox: &Sandbox, root: &Path, capabilities: Value) -> Self {
+    /// With a workspace and what the client can do; it vouches for what it opens.
+    pub(crate) fn start_in(sandbox: &Sandbox, root: &Path, mut capabilities: Value) -> Self {
+        capabilities["experimental"]["workspaceTrust"] = json!(true);
+        Self::spawn(sandbox, root, json!({"processId": null, "rootUri": uri(root), "capabilities": capabilities,
+            "initializationOptions": {"untrustedWorkspace": false}}))
+    }
+
+    /// One whose user must be asked before anything of this folder is run.
+    pub(crate) fn start_untrusted(sandbox: &Sandbox, folder: &Path) -> Self {
+        let params = json!({"processId": null, "rootUri": uri(folder), "capabilities": {}});
+        Self::spawn(sandbox, folder, params)
+    }
+
+    fn spawn(sandbox: &Sandbox, root: &Path, params: Value) -> Self {
         let mut child = sandbox
             .warpsmith()
             .arg("lsp")
@@ -51,8 +63,7 @@ impl Server {
             }
         });
         let mut server = Self { child, stdin, messages, asked: Vec::new() };
-        server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
-            "params": {"processId": null, "rootUri": uri(root), "capabilities": capabilities}}));
+        server.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
         server.wait_for(|message| message["id"] == 1);
         server.send(&json!({"jsonrpc": "2.0", "method": "initialized", "params": {}}));
         server
@@ -81,6 +92,17 @@ impl Server {
                 return message;
             }
             last = message;
+        }
+    }
+
+    /// The same, and no request is answered.
+    #[track_caller]
+    pub(crate) fn wait_unanswered(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let message = self.messages.recv_timeout(LIMIT).expect("what is waited for comes");
+            if wanted(&message) {
+                return message;
+            }
         }
     }
 

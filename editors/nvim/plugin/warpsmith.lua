@@ -14,7 +14,7 @@ vim.api.nvim_create_user_command(
   {
     nargs = '*',
     complete = function(lead, line) return require('warpsmith').complete(lead, line) end,
-    desc = 'Check GPU kernels: check, cancel, log, doctor, status',
+    desc = 'Check GPU kernels: check, cancel, trust, log, doctor, status',
   }
 )
 
@@ -77,8 +77,9 @@ on(
   function(client, event) require('warpsmith.progress').record(client.id, event.data.params) end
 )
 
-on('LspDetach', 'Forget the progress of a server that ended', function(client)
+on('LspDetach', 'Forget the progress and the status of a server that ended', function(client)
   if client:is_stopped() then
     require('warpsmith.progress').forget(client.id)
+    require('warpsmith.server_status').forget(client.id)
   end
 end)

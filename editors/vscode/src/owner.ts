@@ -10,7 +10,7 @@ import { StatusItem } from './statusItem.js';
 import type { Life, Running, ServerStatus, State } from './status.js';
 import { mentionsTriton } from './triton.js';
 
-/** Several settings may change at once; the server starts again once. */
+/** A path is typed letter by letter; the server starts again once. */
 const SETTINGS_PAUSE_MS = 300;
 
 export class Owner implements vscode.Disposable {
@@ -184,13 +184,12 @@ export class Owner implements vscode.Disposable {
   }
 
   private settingsChanged(change: vscode.ConfigurationChangeEvent): void {
-    const names = ['server', 'python', 'check', 'gpu'];
-    if (!names.some((name) => change.affectsConfiguration(`warpsmith.${name}`))) return;
+    if (!change.affectsConfiguration('warpsmith.server')) return;
     clearTimeout(this.settingsTimer);
     this.settingsTimer = setTimeout(() => this.restartIfStarted(), SETTINGS_PAUSE_MS);
   }
 
-  /** The server reads its settings in the handshake and nowhere else. */
+  /** Another program, or another word about trust, which is said in the handshake. All other settings the server asks for. */
   private restartIfStarted(): void {
     if (this.life.kind !== 'off') void this.restart();
   }

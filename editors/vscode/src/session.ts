@@ -19,6 +19,8 @@ import { type Kernel, kernelsOf } from './lenses.js';
 import type { Server } from './server.js';
 import type { Running, ServerStatus } from './status.js';
 
+/** Commands of the server that run code, or ask whether it may be run: VS Code asks, not the server. */
+const GUARDED = ['warpsmith.check', 'warpsmith.trust'];
 const CHECK = 'warpsmith.check';
 /** A server that does not end by then is left to its own watch over us. */
 const STOP_LIMIT_MS = 2_000;
@@ -107,10 +109,8 @@ export class Session {
         return lenses;
       },
       executeCommand: (command, parameters, next) => {
-        if (command === CHECK) {
-          if (!this.listener.mayRun()) return undefined;
-          this.wasAsked = true;
-        }
+        if (GUARDED.includes(command) && !this.listener.mayRun()) return undefined;
+        if (command === CHECK) this.wasAsked = true;
         return next(command, parameters);
       },
       // The client itself would show every check in the status bar, beside our item, and without a way to cancel it.
@@ -186,10 +186,14 @@ export class Session {
   }
 }
 
-/** Tells the server that its status is shown. */
+/** Tells the server that its status is shown, and that whether a workspace is trusted is asked here. */
 const statusFeature: StaticFeature = {
   fillClientCapabilities(capabilities) {
-    capabilities.experimental = { ...capabilities.experimental, serverStatusNotification: true };
+    capabilities.experimental = {
+      ...capabilities.experimental,
+      serverStatusNotification: true,
+      workspaceTrust: true,
+    };
   },
   initialize: () => undefined,
   getState: () => ({ kind: 'static' }),

@@ -9,6 +9,8 @@ export interface ServerStatus {
   /** No check runs or waits. */
   readonly quiescent: boolean;
   readonly message?: string;
+  /** Whether code of the open kernels may be run. */
+  readonly trusted?: boolean;
 }
 
 /** One running check. */
@@ -77,11 +79,11 @@ function ofWork({ running, status }: State): View | undefined {
 }
 
 function ofObstacle({ isTrusted, status }: State): View | undefined {
-  if (!isTrusted) {
+  if (!isTrusted || status?.trusted === false) {
     return plain(
       '$(workspace-untrusted)',
-      'Restricted Mode: a check would run the code of this folder, so none is run. Kernels are shown, not judged.',
-      'restricted',
+      'Not trusted: a check would run the code of this folder, so none is run. Kernels are shown, not judged.',
+      'not trusted',
     );
   }
   if (!status || status.health === 'ok') return undefined;
@@ -119,6 +121,7 @@ function ofKernels({ kernels }: State): View {
 function ofOther(kernels: readonly Kernel[]): string {
   const title = kernels.find((kernel) => kernel.state === 'other')?.title ?? '';
   if (title.startsWith('– could not run')) return 'could not run';
+  if (title.startsWith('– not trusted')) return 'not trusted';
   return title.startsWith('=') ? 'as at HEAD' : 'not judged';
 }
 

@@ -7,7 +7,7 @@ use tower_lsp::ls_types::{
     WorkspaceEdit,
 };
 
-use super::execute_command::{CANCEL, CHECK, command};
+use super::execute_command::{CANCEL, CHECK, TRUST, command};
 use crate::judge::{Code, draft_comment};
 use crate::lint::Edit;
 use crate::lsp::actions::ieee_dot::{self, ieee_dot};
@@ -40,7 +40,8 @@ pub(crate) fn code_action(snapshot: &Snapshot, params: &CodeActionParams) -> Opt
         let uri = &params.text_document.uri;
         let offer = match file.run {
             Some(_) => command(CANCEL, "Cancel the running check".to_owned(), uri, None),
-            None => command(CHECK, "Check now".to_owned(), uri, None),
+            None if file.is_trusted => command(CHECK, "Check now".to_owned(), uri, None),
+            None => command(TRUST, "Trust this folder, so that its kernels can be run".to_owned(), uri, None),
         };
         actions.push(if snapshot.client.code_action_literals {
             CodeActionOrCommand::CodeAction(CodeAction {

@@ -23,7 +23,8 @@ pub(crate) fn did_save(state: &mut GlobalState, params: DidSaveTextDocumentParam
             state.touched.insert(uri.clone());
         }
     }
-    if !state.settings.checks_on_save {
+    // Before the settings are known a check waits for them.
+    if !state.settings.on_save.checks() && !state.layers.is_awaited {
         return;
     }
     if let Err(refusal) = state.request_check(&uri, Cause::Save) {

@@ -2,8 +2,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use tower_lsp::jsonrpc::{Error, ErrorCode, Result};
-use tower_lsp::ls_types::{Command, ExecuteCommandParams, LSPAny, Uri};
+use tower_lsp::ls_types::{Command, ExecuteCommandParams, LSPAny, MessageType, Uri};
 
+use crate::lsp::convert::path_from;
 use crate::lsp::global_state::GlobalState;
 use crate::lsp::runs::Cause;
 
@@ -11,8 +12,11 @@ use crate::lsp::runs::Cause;
 pub(crate) const CHECK: &str = "warpsmith.check";
 /// Ends the check of a file, or the running one when no argument is given. Argument: [`Target`].
 pub(crate) const CANCEL: &str = "warpsmith.cancel";
+/// Asks whether the folder of a file is trusted, or the first of the editor's folders when no argument is given.
+/// Argument: [`Target`].
+pub(crate) const TRUST: &str = "warpsmith.trust";
 /// All that there are.
-pub(crate) const COMMANDS: [&str; 2] = [CHECK, CANCEL];
+pub(crate) const COMMANDS: [&str; 3] = [CHECK, CANCEL, TRUST];
 
 /// The one argument of our commands.
 #[derive(Serialize, Deserialize)]
@@ -44,6 +48,25 @@ pub(crate) fn execute_command(
             let uri = target(params)?.map(|target| target.uri).or_else(|| state.file_of_active_run());
             if let Some(uri) = uri {
                 state.cancel_check(&uri);
+            }
+            Ok(None)
+        }
+        TRUST => {
+            let target = target(params)?;
+            let file = target.as_ref().and_then(|target| path_from(&target.uri));
+            let place = match &file {
+                Some(file) => Some(state.context.gate.place_of(file)),
+                None => state.context.gate.first_folder(),
+            };
+            let place = place.ok_or_else(|| Error::invalid_params("no file and no folder is open"))?;
+            let is_open = file.as_ref().map_or_else(
+                || state.context.gate.is_open_for_workspace(),
+                |file| state.context.gate.is_open_for(file),
+            );
+            if is_open {
+                state.say(MessageType::INFO, format!("{place}: trusted already"));
+            } else {
+                state.ask_for_trust(place, file.as_deref(), None).map_err(refused)?;
             }
             Ok(None)
         }

@@ -4,6 +4,7 @@
 pub(crate) mod code_action;
 pub(crate) mod code_lens;
 pub(crate) mod did_change;
+pub(crate) mod did_change_configuration;
 pub(crate) mod did_close;
 pub(crate) mod did_open;
 pub(crate) mod did_save;

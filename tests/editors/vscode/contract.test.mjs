@@ -65,6 +65,8 @@ test('the server takes every value that the settings offer', async () => {
     'gpu.whenBusy': properties['warpsmith.gpu.whenBusy'].enum,
     'gpu.device': ['auto', 'cpu', 'cuda', 'cuda:3'],
     'python.path': ['/v/bin/python'],
+    'lint.enable': [true, false],
+    'lint.disable': [[], properties['warpsmith.lint.disable'].items.enum],
   };
   for (const [name, values] of Object.entries(offered)) {
     const { pattern } = properties[`warpsmith.${name}`];
@@ -85,17 +87,18 @@ test('no command of ours has the name of one of the server’s', async () => {
   const { result } = await handshake({});
   const theirs = result.capabilities.executeCommandProvider.commands;
   assert.deepEqual(
-    theirs.filter((name) => !['warpsmith.check', 'warpsmith.cancel'].includes(name)),
+    theirs.filter((name) => !['warpsmith.check', 'warpsmith.cancel', 'warpsmith.trust'].includes(name)),
     [],
   );
   for (const { command } of manifest.contributes.commands) assert.ok(!theirs.includes(command), command);
 });
 
 test('what names a program is a setting of the machine, and none of an untrusted folder', () => {
-  for (const name of ['warpsmith.server.path', 'warpsmith.python.path']) {
+  for (const name of ['warpsmith.server.path', 'warpsmith.python.path'])
     assert.equal(properties[name].scope, 'machine');
-    assert.ok(manifest.capabilities.untrustedWorkspaces.restrictedConfigurations.includes(name));
-  }
+  const { restrictedConfigurations } = manifest.capabilities.untrustedWorkspaces;
+  for (const [name, property] of Object.entries(properties))
+    if (property.scope === 'machine') assert.ok(restrictedConfigurations.includes(name), name);
   for (const [name, property] of Object.entries(properties))
     assert.ok(property.description ?? property.markdownDescription, name);
 });

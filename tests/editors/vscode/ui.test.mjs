@@ -186,17 +186,19 @@ describe('a workspace that is not trusted', () => {
   after(() => window?.close());
   afterEach((context) => window?.picture(`after ${context.name}`));
 
+  const closed = '– not trusted: nothing is run';
+
   test('has lenses, and neither a save nor a click runs anything', async () => {
-    await window.lens('▶ check').waitFor();
-    await window.awaitStatus('warpsmith: restricted');
+    await window.lens(closed).waitFor();
+    await window.awaitStatus('warpsmith: not trusted');
     await window.goTo(1);
     await window.page.keyboard.type(' ');
     await window.save();
     const toast = window.page.locator('.notification-toast', { hasText: 'not trusted' });
-    await window.press('▶ check', async (limit) => toast.waitFor(limit));
+    await window.press(closed, async (limit) => toast.waitFor(limit));
     // A check of this kernel would have ended by then.
     await window.page.waitForTimeout(1500);
-    assert.deepEqual([...new Set(await window.lenses())], ['▶ check']);
+    assert.deepEqual([...new Set(await window.lenses())], [closed]);
     assert.equal(await window.squiggles.count(), 0);
     await window.picture('9-restricted');
   });

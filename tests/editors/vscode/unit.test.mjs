@@ -156,14 +156,18 @@ describe('settings', () => {
     assert.deepEqual(initializationOptions(reader(values), true), {
       check: { onSave: 'full' },
       gpu: { device: 'cuda:1' },
+      untrustedWorkspace: false,
     });
   });
 
-  test('of a workspace that is not trusted start no check', () => {
-    assert.deepEqual(initializationOptions(reader({ 'check.onSave': 'full' }), false), {
-      check: { onSave: 'off' },
-    });
-    assert.deepEqual(initializationOptions(reader({}), false), { check: { onSave: 'off' } });
+  test('that are off are said, not left out', () => {
+    const values = { 'lint.enable': false, 'lint.disable': [] };
+    assert.deepEqual(initializationOptions(reader(values), true).lint, { enable: false, disable: [] });
+  });
+
+  test('say whether the workspace is trusted, in every case', () => {
+    assert.deepEqual(initializationOptions(reader({}), false), { untrustedWorkspace: true });
+    assert.deepEqual(initializationOptions(reader({}), true), { untrustedWorkspace: false });
   });
 
   test('make the doctor look where the server looks', () => {
@@ -223,7 +227,10 @@ describe('the status item', () => {
     );
     assert.deepEqual([could.text, could.level], ['$(warning) warpsmith: could not run', 'warning']);
     assert.match(could.tooltip, /torch is missing/);
-    assert.match(text({ kernels: passed, isTrusted: false }), /restricted/);
+    assert.match(text({ kernels: passed, isTrusted: false }), /not trusted/);
+    const status = { health: 'ok', quiescent: true, message: 'not trusted: nothing is run', trusted: false };
+    assert.match(text({ kernels: passed, status }), /not trusted/);
+    assert.match(text({ kernels: kernels('– not trusted: nothing is run') }), /not trusted/);
     assert.match(text({ kernels: passed, life: { kind: 'stopped' } }), /server stopped/);
     for (const [kind, words] of [
       ['missing', 'server missing'],

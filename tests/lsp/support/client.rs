@@ -1,5 +1,6 @@
 //! An in-process client with typed, limited waits.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,7 +11,8 @@ use tokio::task::JoinHandle;
 use tower_lsp::ls_types::notification::{self, Notification};
 use tower_lsp::ls_types::request::{self, Request};
 use tower_lsp::ls_types::*;
-use warpsmith::lsp::{Stopped, Timing, serve};
+use warpsmith::lsp::{Host, Stopped, Timing, serve};
+use warpsmith::trust::TrustFile;
 
 use super::fake_checker::{Call, fake_checker};
 
@@ -24,6 +26,16 @@ pub(crate) struct Builder {
     process_id: Option<u32>,
     timing: Timing,
     send_initialized: bool,
+    trust: Trust,
+    folder: Option<PathBuf>,
+}
+
+/// Who says whether code may be run.
+enum Trust {
+    /// The client, with this word.
+    Client(bool),
+    /// Whoever is asked, or this file.
+    User(Option<PathBuf>),
 }
 
 impl Default for Builder {
@@ -44,7 +56,15 @@ impl Default for Builder {
             parent_poll: Duration::from_millis(10),
             ..Timing::default()
         };
-        Self { capabilities, settings: Value::Null, process_id: None, timing, send_initialized: true }
+        Self {
+            capabilities,
+            settings: Value::Null,
+            process_id: None,
+            timing,
+            send_initialized: true,
+            trust: Trust::Client(true),
+            folder: None,
+        }
     }
 }
 
@@ -88,6 +108,24 @@ impl Builder {
         self
     }
 
+    /// A client with a workspace trust of its own, which says no.
+    pub(crate) fn restricted(mut self) -> Self {
+        self.trust = Trust::Client(false);
+        self
+    }
+
+    /// A client that knows no trust: the user is asked, and answers are remembered in this file.
+    pub(crate) fn asks_user(mut self, remembered: Option<&Path>) -> Self {
+        self.trust = Trust::User(remembered.map(Path::to_owned));
+        self
+    }
+
+    /// The folder that is open in the editor.
+    pub(crate) fn folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
     /// Leaves `initialized` to the test.
     pub(crate) fn without_initialized(mut self) -> Self {
         self.send_initialized = false;
@@ -104,7 +142,12 @@ impl Builder {
         let (to_server, server_input) = tokio::io::duplex(1 << 20);
         let (server_output, from_server) = tokio::io::duplex(1 << 20);
         let (checker, calls) = fake_checker();
-        let session = runtime.spawn(serve(server_input, server_output, checker, self.timing));
+        let trust = match self.trust {
+            Trust::User(Some(path)) => Some(TrustFile::new(path)),
+            _ => None,
+        };
+        let host = Host { checker, trust, timing: self.timing };
+        let session = runtime.spawn(serve(server_input, server_output, host));
         let (sender, inbox) = unbounded_channel();
         runtime.spawn(read_messages(from_server, sender));
         Server {
@@ -120,11 +163,20 @@ impl Builder {
     }
 
     /// Connects and goes through the protocol's greeting.
-    pub(crate) fn start(self) -> Server {
+    pub(crate) fn start(mut self) -> Server {
+        if let Trust::Client(trusts) = self.trust {
+            self.capabilities["experimental"]["workspaceTrust"] = json!(true);
+            self.settings["untrustedWorkspace"] = json!(!trusts);
+        }
+        let folders = self
+            .folder
+            .iter()
+            .map(|folder| json!({ "uri": Uri::from_file_path(folder).expect("a path"), "name": "project" }));
         let params = json!({
             "processId": self.process_id,
             "capabilities": self.capabilities,
             "initializationOptions": self.settings,
+            "workspaceFolders": folders.collect::<Vec<_>>(),
         });
         let send_initialized = self.send_initialized;
         let mut server = self.connect();
@@ -281,7 +333,14 @@ impl Server {
     }
 
     pub(crate) fn open(&mut self, name: &str, text: &str) -> Uri {
-        let uri = Self::uri(name);
+        self.open_uri(Self::uri(name), text)
+    }
+
+    pub(crate) fn open_file(&mut self, path: &Path, text: &str) -> Uri {
+        self.open_uri(Uri::from_file_path(path).expect("a path"), text)
+    }
+
+    fn open_uri(&mut self, uri: Uri, text: &str) -> Uri {
         self.notify::<notification::DidOpenTextDocument>(DidOpenTextDocumentParams {
             text_document: TextDocumentItem::new(uri.clone(), "python".to_owned(), 1, text.to_owned()),
         });

@@ -35,24 +35,34 @@ local function check_program()
   return program
 end
 
+---@return boolean is_trusted no server says that its folder is not
 local function check_server()
   local clients = vim.lsp.get_clients({ name = 'warpsmith' })
+  local are_trusted = true
   for _, client in ipairs(clients) do
     local buffers = vim.tbl_count(client.attached_buffers)
     local problem = require('warpsmith.version').problem(client)
     if problem then
       vim.health.error(problem)
     end
-    vim.health.ok(('server %d: root %s, %d buffers'):format(client.id, client.root_dir or 'none', buffers))
+    local text = ('server %d: root %s, %d buffers'):format(client.id, client.root_dir or 'none', buffers)
+    local is_trusted = require('warpsmith.server_status').is_trusted(client.id)
+    if is_trusted == false then
+      are_trusted = false
+      vim.health.warn(text .. ', not trusted: nothing is run', { 'say `:Warpsmith trust` in a kernel of that folder' })
+    else
+      vim.health.ok(text .. (is_trusted and ', trusted' or ''))
+    end
   end
   if #clients > 0 then
-    return
+    return are_trusted
   end
   if vim.lsp.is_enabled and vim.lsp.is_enabled('warpsmith') then
     vim.health.info('no server runs: none of the open buffers is Python or CUDA')
   else
     vim.health.warn('the server is not enabled', { "add vim.lsp.enable('warpsmith') to your init.lua" })
   end
+  return true
 end
 
 ---@param check warpsmith.DoctorCheck
@@ -90,10 +100,13 @@ function M.check()
   vim.health.start('warpsmith')
   check_neovim()
   local program = check_program()
-  check_server()
+  local is_trusted = check_server()
   vim.health.info('log: ' .. (require('warpsmith').log_path() or 'none yet'))
-  if program then
+  if program and is_trusted then
     check_environment(program)
+  elseif program then
+    -- The doctor starts the Python that it finds, which may be one of that folder.
+    vim.health.info('warpsmith doctor is not asked before the folder is trusted')
   end
 end
 

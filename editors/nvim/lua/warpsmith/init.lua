@@ -67,6 +67,9 @@ local function status_lines()
   local name = vim.tbl_get(client, 'server_info', 'name') or 'warpsmith'
   local version = vim.tbl_get(client, 'server_info', 'version') or ''
   local lines = { vim.trim(('%s %s'):format(name, version)) .. ', root ' .. (client.root_dir or 'none') }
+  if require('warpsmith.server_status').is_trusted(client.id) == false then
+    table.insert(lines, '  not trusted: nothing is run; :Warpsmith trust')
+  end
   for _, progress in ipairs(require('warpsmith.progress').running(client.id)) do
     table.insert(lines, '  running: ' .. require('warpsmith.progress').text(progress))
   end
@@ -81,13 +84,11 @@ end
 
 ---@type table<string, fun(arguments: string[])>
 local subcommands = {
-  check = function(arguments)
-    if vim.bo.modified then
-      say('the saved text is checked, not what is unsaved', vim.log.levels.WARN)
-    end
-    execute('warpsmith.check', 'check', arguments[1])
-  end,
+  -- The text in the buffer is judged, saved or not.
+  check = function(arguments) execute('warpsmith.check', 'check', arguments[1]) end,
   cancel = function() execute('warpsmith.cancel', 'cancel') end,
+  -- The server asks, and remembers the answer.
+  trust = function() execute('warpsmith.trust', 'trust') end,
   log = function()
     local path = M.log_path()
     if not path then
@@ -98,7 +99,14 @@ local subcommands = {
     vim.bo.readonly = true
     vim.cmd.normal({ 'G', bang = true })
   end,
-  doctor = function() require('warpsmith.doctor').show() end,
+  doctor = function()
+    local client = client_of()
+    if client and require('warpsmith.server_status').is_trusted(client.id) == false then
+      say('the doctor starts the Python that it finds, which may be one of this folder: :Warpsmith trust first', vim.log.levels.WARN)
+      return
+    end
+    require('warpsmith.doctor').show()
+  end,
   status = function() vim.api.nvim_echo({ { table.concat(status_lines(), '\n') } }, true, {}) end,
 }
 

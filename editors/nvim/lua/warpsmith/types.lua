@@ -13,6 +13,14 @@
 ---@field message? string
 ---@field percentage? integer
 
+---`experimental/serverStatus`
+---@class warpsmith.ServerStatus
+---@field health 'ok'|'warning'|'error'
+---@field quiescent boolean
+---@field message? string
+---Whether code of the open kernels may be run.
+---@field trusted? boolean
+
 ---What the lens row of one kernel says.
 ---@class warpsmith.KernelState
 ---0-based line of the lens.
@@ -33,15 +41,22 @@
 ---@field detail string
 ---@field remedy? string
 
----What `settings.warpsmith` may hold. The server reads it once, in the handshake, and tells mistakes itself.
+---What `settings.warpsmith` may hold. The server asks for it at the start and at every change, and tells mistakes itself.
 ---@class warpsmith.Settings
 ---@field python? { path?: string }
 ---`quick` if absent
 ---@field check? { onSave?: 'off'|'static'|'quick'|'full' }
 ---@field gpu? warpsmith.GpuSettings
+---@field lint? warpsmith.LintSettings
 
 ---@class warpsmith.GpuSettings
 ---`auto` (if absent), `cpu`, `cuda`, `cuda:1` …
 ---@field device? string
 ---`correctness` if absent
 ---@field whenBusy? 'skip'|'correctness'
+
+---@class warpsmith.LintSettings
+---Whether static findings are shown; true if absent.
+---@field enable? boolean
+---Names of static findings that are not shown.
+---@field disable? string[]

@@ -1,0 +1,113 @@
+//! Which folders the user trusts: code from elsewhere is run by no editor. `trust.json` in the state folder remembers it,
+//! for all servers of a user.
+//!
+//! **Invariant:** whatever is not read here for certain is not trusted: a file that is broken, of a newer version or
+//! cannot be read trusts nothing.
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use file::{Revoked, TrustError, TrustFile};
+
+/// What is trusted by one answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Without links and `..`.
+    #[serde(rename = "path")]
+    pub folder: PathBuf,
+    /// The folders in it as well. Not so for files of no project: who tries something in `/tmp` does not mean all that
+    /// will ever lie below it.
+    pub below: bool,
+}
+
+impl Place {
+    /// A folder with everything below it. Links are followed.
+    pub fn below(folder: &Path) -> Self {
+        Self { folder: resolve(folder), below: true }
+    }
+
+    /// What must be trusted before the code of `file` is run: the innermost of the folders that are open in the editor,
+    /// or else the files of its own folder. Of a link it is where it leads to that counts.
+    pub fn of(file: &Path, workspace: &[PathBuf]) -> Self {
+        let file = resolve(file);
+        let folders = workspace.iter().filter(|folder| file.starts_with(folder));
+        match folders.max_by_key(|folder| folder.components().count()) {
+            Some(folder) => Self { folder: folder.clone(), below: true },
+            None => Self { folder: file.parent().unwrap_or(&file).to_owned(), below: false },
+        }
+    }
+
+    /// `file` is without links.
+    fn covers(&self, file: &Path) -> bool {
+        if self.below { file.starts_with(&self.folder) } else { file.parent() == Some(&self.folder) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        if self.below { write!(f, "{folder} and all below it") } else { write!(f, "the files in {folder}") }
+    }
+}
+
+/// All that is trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted(BTreeSet<Place>);
+
+impl Trusted {
+    /// Whether the code of `file` may be run.
+    pub fn covers(&self, file: &Path) -> bool {
+        let file = resolve(file);
+        self.0.iter().any(|place| place.covers(&file))
+    }
+
+    /// Whether everything in a folder and below it may be run.
+    pub fn covers_folder(&self, folder: &Path) -> bool {
+        let folder = resolve(folder);
+        self.0.iter().any(|place| place.below && folder.starts_with(&place.folder))
+    }
+
+    pub fn insert(&mut self, place: Place) {
+        self.0.insert(place);
+    }
+
+    /// In order of their paths.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.0.iter()
+    }
+}
+
+/// Absolute, without links and `..`, as far as it exists: a file that was never saved lies in its folder.
+pub fn resolve(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in path.ancestors() {
+        if let Ok(real) = std::fs::canonicalize(above) {
+            return match path.strip_prefix(above) {
+                Ok(rest) => joined(real, rest),
+                Err(_) => real,
+            };
+        }
+    }
+    path
+}
+
+/// `rest` does not exist, so no part of it is a link.
+fn joined(mut real: PathBuf, rest: &Path) -> PathBuf {
+    for part in rest.components() {
+        match part {
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::Normal(name) => real.push(name),
+            _ => {}
+        }
+    }
+    real
+}
