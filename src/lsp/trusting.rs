@@ -134,7 +134,7 @@ impl GlobalState {
 
 fn words(place: &Place, file: Option<&Path>) -> String {
     let name = file.and_then(Path::file_name).map(|name| name.display().to_string());
-    let what = name.map_or_else(|| "a file".to_owned(), |name| name);
+    let what = name.unwrap_or_else(|| "a file".to_owned());
     let folder = place.folder.display();
     let question = if place.below {
         format!("Do you trust {folder} and everything below it?")

@@ -220,7 +220,6 @@ test('an error of the server is told', function()
   await_notified('check: no kernel no_such_kernel')
 end)
 
-
 test('the lens under the cursor runs', function()
   session.save()
   session.await_end()
@@ -249,7 +248,10 @@ test('the status line tells the running case', function()
 end)
 
 test('the command completes', function()
-  equal({ 'cancel', 'check', 'doctor', 'log', 'status', 'trust' }, vim.fn.getcompletion('Warpsmith ', 'cmdline'))
+  equal(
+    { 'cancel', 'check', 'doctor', 'log', 'status', 'trust' },
+    vim.fn.getcompletion('Warpsmith ', 'cmdline')
+  )
   equal({ 'cancel', 'check' }, vim.fn.getcompletion('Warpsmith c', 'cmdline'))
   equal({ 'softmax_kernel' }, vim.fn.getcompletion('Warpsmith check ', 'cmdline'))
   equal({}, vim.fn.getcompletion('Warpsmith cancel ', 'cmdline'))

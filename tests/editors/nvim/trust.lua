@@ -37,7 +37,11 @@ test('a save asks once, and with "Not now" runs nothing', function()
   vim.cmd('silent write')
   await('the question', limit_ms, function() return #questions == 1 end)
   local folder = vim.uv.fs_realpath(vim.fs.dirname(path))
-  equal(true, questions[1]:find(('Do you trust %s and everything below it?'):format(folder), 1, true) ~= nil, questions[1])
+  equal(
+    true,
+    questions[1]:find(('Do you trust %s and everything below it?'):format(folder), 1, true) ~= nil,
+    questions[1]
+  )
   vim.api.nvim_buf_set_lines(0, -1, -1, false, { 'changed = 1' })
   vim.cmd('silent write')
   -- Behind the end of this save's check comes the answer to the command.

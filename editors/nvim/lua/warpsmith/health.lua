@@ -49,7 +49,10 @@ local function check_server()
     local is_trusted = require('warpsmith.server_status').is_trusted(client.id)
     if is_trusted == false then
       are_trusted = false
-      vim.health.warn(text .. ', not trusted: nothing is run', { 'say `:Warpsmith trust` in a kernel of that folder' })
+      vim.health.warn(
+        text .. ', not trusted: nothing is run',
+        { 'say `:Warpsmith trust` in a kernel of that folder' }
+      )
     else
       vim.health.ok(text .. (is_trusted and ', trusted' or ''))
     end

@@ -102,7 +102,10 @@ local subcommands = {
   doctor = function()
     local client = client_of()
     if client and require('warpsmith.server_status').is_trusted(client.id) == false then
-      say('the doctor starts the Python that it finds, which may be one of this folder: :Warpsmith trust first', vim.log.levels.WARN)
+      say(
+        'the doctor starts the Python that it finds, which may be one of this folder: :Warpsmith trust first',
+        vim.log.levels.WARN
+      )
       return
     end
     require('warpsmith.doctor').show()
