@@ -63,7 +63,7 @@ end)
 test(':Warpsmith status says it', function()
   local said = vim.api.nvim_exec2('Warpsmith status', { output = true }).output
   equal(true, said:find('not trusted: nothing is run; :Warpsmith trust', 1, true) ~= nil, said)
-  equal(CLOSED, require('warpsmith').status())
+  equal(true, vim.startswith(require('warpsmith').status(), CLOSED))
 end)
 
 test(':Warpsmith trust asks, and the answer lets a save run', function()
@@ -106,7 +106,8 @@ end)
 
 test('the text in the buffer is judged, saved or not', function()
   local saved = vim.fn.readfile(path)
-  vim.api.nvim_buf_set_lines(0, 0, -1, false, session.plant_bug(saved))
+  local wrong = session.plant_bug(saved)
+  vim.api.nvim_buf_set_lines(0, 0, -1, false, wrong)
   equal(true, vim.bo.modified)
   vim.cmd('Warpsmith check')
   await('✗', limit_ms, function() return session.any_lens('✗ wrong') end)
