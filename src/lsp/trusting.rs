@@ -9,7 +9,7 @@ use super::gate::{Authority, NOT_TRUSTED};
 use super::global_state::GlobalState;
 use super::outbox::{ClientRequest, Outgoing, TrustAnswer};
 use super::runs::{Cause, CheckJob};
-use crate::trust::{Place, TrustError, Trusted};
+use crate::trust::{Place, TrustError, Trusted, shown};
 
 /// Why no question was sent.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,9 +133,9 @@ impl GlobalState {
 }
 
 fn words(place: &Place, file: Option<&Path>) -> String {
-    let name = file.and_then(Path::file_name).map(|name| name.display().to_string());
+    let name = file.and_then(Path::file_name).map(|name| shown(Path::new(name)));
     let what = name.unwrap_or_else(|| "a file".to_owned());
-    let folder = place.folder.display();
+    let folder = shown(&place.folder);
     let question = if place.below {
         format!("Do you trust {folder} and everything below it?")
     } else {

@@ -52,7 +52,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let folder = self.folder.display();
+        let folder = shown(&self.folder);
         if self.below { write!(f, "{folder} and all below it") } else { write!(f, "the files in {folder}") }
     }
 }
@@ -82,6 +82,15 @@ impl Trusted {
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.0.iter()
     }
+}
+
+/// A path in a question: no character of its name may move or hide what stands beside it.
+pub fn shown(path: &Path) -> String {
+    let misleads = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    path.display().to_string().replace(misleads, "\u{fffd}")
 }
 
 /// Absolute, without links and `..`, as far as it exists: a file that was never saved lies in its folder.

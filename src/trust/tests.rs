@@ -163,6 +163,12 @@ fn what_cannot_be_written_down_is_told() {
     assert!(told.contains("cannot be written"), "{told}");
 }
 
+#[test]
+fn a_name_cannot_change_the_question() {
+    let place = Place { folder: PathBuf::from("/a\n\u{202e}b c"), below: true };
+    assert_eq!(place.to_string(), "/a\u{fffd}\u{fffd}b c and all below it");
+}
+
 /// None of many writers takes away what another has written.
 #[test]
 fn many_write_at_once() {
