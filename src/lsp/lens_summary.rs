@@ -1,6 +1,7 @@
 //! The one line above a file of many kernels: a row above each of them would be a flood.
 
 use super::file_state::FileState;
+use super::gate::NOT_TRUSTED;
 use super::kernels::KernelAnchor;
 use super::lens::{LensAction, lens};
 
@@ -21,6 +22,9 @@ pub(crate) fn summary(file: &FileState, kernels: &[&KernelAnchor]) -> (String, L
         return (title.clone(), *action);
     }
     let all = each.len();
+    if each.iter().any(|(_, title, _)| title.ends_with(NOT_TRUSTED)) {
+        return (format!("– {NOT_TRUSTED} · {all} kernels"), LensAction::Check);
+    }
     let with = |sign: char| -> Vec<&str> {
         each.iter().filter(|(_, title, _)| title.starts_with(sign)).map(|(name, _, _)| *name).collect()
     };

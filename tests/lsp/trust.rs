@@ -144,6 +144,18 @@ fn text_features_work_without_trust_and_the_action_offers_it() {
 }
 
 #[test]
+fn the_one_lens_of_many_kernels_says_so_too() {
+    let scratch = Scratch::new();
+    let mut server = scratch.builder().start();
+    let kernel = |number: usize| format!("\n\n@triton.jit\ndef k{number}(x):\n    tl.store(x, {number})\n");
+    let text = format!("import triton\n{}", (0..9).map(kernel).collect::<String>())
+        + "\n\ndef run(x):\n"
+        + &(0..9).map(|number| format!("    k{number}[(1,)](x)\n")).collect::<String>();
+    let uri = server.open_file(&scratch.path("project/many.py"), &text);
+    assert_eq!(server.lens_titles(&uri), [format!("{CLOSED} · 9 kernels")]);
+}
+
+#[test]
 fn trust_that_is_taken_back_ends_at_the_next_check() {
     let scratch = Scratch::new();
     let project = scratch.path("project");

@@ -31,8 +31,12 @@ impl Server {
     /// With a workspace and what the client can do; it vouches for what it opens.
     pub(crate) fn start_in(sandbox: &Sandbox, root: &Path, mut capabilities: Value) -> Self {
         capabilities["experimental"]["workspaceTrust"] = json!(true);
-        Self::spawn(sandbox, root, json!({"processId": null, "rootUri": uri(root), "capabilities": capabilities,
-            "initializationOptions": {"untrustedWorkspace": false}}))
+        Self::spawn(
+            sandbox,
+            root,
+            json!({"processId": null, "rootUri": uri(root), "capabilities": capabilities,
+            "initializationOptions": {"untrustedWorkspace": false}}),
+        )
     }
 
     /// One whose user must be asked before anything of this folder is run.
