@@ -87,7 +87,7 @@ fn words<V: fmt::Display>(values: &BTreeMap<String, V>) -> String {
 }
 
 /// One case, before it is run. The seed belongs to the run and is told only with the verdict.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     pub stage: Stage,
     /// The Definition's name: an entry may implement several (`flash_attention_causal` and the full one).

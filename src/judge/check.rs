@@ -82,6 +82,14 @@ pub enum CheckEvent {
     },
 }
 
+/// A verdict from the store.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    pub report: Report,
+    /// Unix time, in seconds.
+    pub judged_at_s: u64,
+}
+
 /// A future that can be stored.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -97,4 +105,13 @@ pub trait Checker: Send + Sync + 'static {
         events: UnboundedSender<CheckEvent>,
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Report>;
+
+    /// What the last whole check of exactly this text and these settings said, also that of another server, if
+    /// nothing that it rests on has changed since. Where that is not surely known, `None`. Runs nothing: no process is
+    /// started.
+    fn recall(&self, request: CheckRequest) -> BoxFuture<'_, Option<Earlier>>;
+
+    /// Whether environment, device and settings are still those that this report rests on, as far as it says. The text
+    /// and what describes it are not looked at. Starts no process.
+    fn still_stands(&self, request: CheckRequest, report: Arc<Report>) -> BoxFuture<'_, bool>;
 }

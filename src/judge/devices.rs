@@ -18,6 +18,9 @@ use crate::toolchain::{Places, Surroundings};
 /// off the bus never answers.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
+/// The [`Devices::signature`] of the interpreter.
+pub(super) const NO_GPU: &str = "no GPU";
+
 /// The GPUs as this process sees them. NVML is loaded once, when a check first asks.
 pub(super) struct Devices {
     management: Arc<OnceLock<Arc<dyn Management>>>,
@@ -80,6 +83,23 @@ impl Devices {
             }
             Err(_) => failed("the NVIDIA driver does not answer".to_owned()),
         }
+    }
+
+    /// The device that these options choose now, whoever uses it; `None` when the driver does not say.
+    pub(super) async fn signature(&self, options: &CheckOptions) -> Option<String> {
+        if options.device == DeviceChoice::Cpu {
+            return Some(NO_GPU.to_owned());
+        }
+        let (management, visible, device) =
+            (Arc::clone(&self.management), self.visible.clone(), options.device);
+        let read = tokio::task::spawn_blocking(move || {
+            let management = Arc::clone(management.get_or_init(device::facts::open));
+            match device::choose(device, &Gpus::read(&*management, &visible)).ok()? {
+                Chosen::Interpreter { .. } => Some(NO_GPU.to_owned()),
+                Chosen::Gpu(gpu) => Some(format!("{} {} driver {}", gpu.name, gpu.uuid, gpu.driver_version?)),
+            }
+        });
+        tokio::time::timeout(LOOK_LIMIT, read).await.ok()?.ok()?
     }
 
     /// What timing on this GPU needs.

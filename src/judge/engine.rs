@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, TimingChoice};
 use super::beside;
-use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
+use super::check::{BoxFuture, CheckEvent, CheckRequest, Checker, Earlier};
 use super::devices::Devices;
 use super::environment::Silent;
 use super::means::Means;
@@ -76,7 +76,10 @@ struct Judging<'a> {
 impl Engine {
     /// An engine without a worker: the first check starts one.
     pub fn new(options: EngineOptions) -> Self {
-        let surroundings = Surroundings::of_this_process();
+        Self::with_surroundings(options, Surroundings::of_this_process())
+    }
+
+    fn with_surroundings(options: EngineOptions, surroundings: Surroundings) -> Self {
         let devices = Devices::new(&surroundings);
         let workers = Workers::new(options.in_background);
         Self { options, surroundings, probes: Arc::default(), workers, devices, history: OnceLock::new() }
@@ -84,12 +87,18 @@ impl Engine {
 
     /// For an editor: nothing is installed without being asked for.
     pub fn for_editor() -> Self {
-        Self::new(EngineOptions {
+        Self::for_editor_in(Surroundings::of_this_process())
+    }
+
+    /// The same with other variables than those of this process.
+    pub fn for_editor_in(surroundings: Surroundings) -> Self {
+        let options = EngineOptions {
             python: None,
             environment: EnvironmentPolicy::Never,
             dialogue: || Box::new(Silent),
             in_background: true,
-        })
+        };
+        Self::with_surroundings(options, surroundings)
     }
 
     /// Ends every worker and waits until they are gone, at most `limit`.
@@ -439,8 +448,17 @@ impl Checker for Engine {
             let report = self.checked(&request, &events, &cancel).await;
             let head = tokio::time::timeout(PATIENCE_WITH_GIT, head).await;
             self.keep(&request, &report, head.ok().and_then(|asked| asked.ok()?.ok())).await;
+            self.keep_report(&request, &report).await;
             report
         })
+    }
+
+    fn recall(&self, request: CheckRequest) -> BoxFuture<'_, Option<Earlier>> {
+        Box::pin(async move { self.recalled(&request).await })
+    }
+
+    fn still_stands(&self, request: CheckRequest, report: Arc<Report>) -> BoxFuture<'_, bool> {
+        Box::pin(async move { self.stands(&request, &report).await })
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Code, Finding};
 use crate::project::{self, ProjectFile};
-use crate::toolchain::managed::{self, Dialogue, EnvironmentPolicy, SetupContext};
+use crate::toolchain::managed::{self, Dialogue, EnvironmentPolicy, Requirements, SetupContext};
 use crate::toolchain::python::{
-    PYTHON_VARIABLE, ProbeCache, Problem, ProjectPython, PythonSearch, Rejection, SearchRequest, find_python,
+    PYTHON_VARIABLE, ProbeCache, Problem, ProjectPython, PythonEnvironment, PythonSearch, Rejection,
+    SearchRequest, Standing, find_python,
 };
 use crate::toolchain::{Places, Surroundings};
 
@@ -28,23 +29,61 @@ pub(super) fn find_python_for(
     places: &Places,
     probes: &ProbeCache,
     dialogue: &mut dyn Dialogue,
-) -> Result<PathBuf, Box<Finding>> {
+) -> Result<PythonEnvironment, Box<Finding>> {
     let project = project_of(search, surroundings)?;
-    let named = project.as_ref().and_then(|project| {
+    let request = request(search, surroundings, project.as_ref());
+    let context = SetupContext { surroundings, places, probes };
+    managed::find_or_make_python(context, &request, search.policy, dialogue)
+        // Probes are cached: asking again why costs nothing.
+        .map_err(|text| Box::new(Finding::plain(code_of(&find_python(&request, probes)), text)))
+}
+
+fn request<'a>(
+    search: &'a Search,
+    surroundings: &'a Surroundings,
+    project: Option<&'a ProjectFile>,
+) -> SearchRequest<'a> {
+    let project = project.and_then(|project| {
         Some(ProjectPython { executable: project.python.as_deref()?, file: &project.path })
     });
-    let request = SearchRequest {
+    SearchRequest {
         document: Some(&search.file),
-        project: named,
+        project,
         flag: search.named.as_deref(),
         setting: search.setting.as_deref(),
         ..SearchRequest::new(surroundings)
-    };
-    let context = SetupContext { surroundings, places, probes };
-    managed::find_or_make_python(context, &request, search.policy, dialogue)
-        .map(|environment| environment.executable)
-        // Probes are cached: asking again why costs nothing.
-        .map_err(|text| Box::new(Finding::plain(code_of(&find_python(&request, probes)), text)))
+    }
+}
+
+/// What the search that ended with `chosen` rested on; `None` where that cannot be looked at again.
+pub(super) fn standing(
+    search: &Search,
+    (surroundings, places): (&Surroundings, &Places),
+    probes: &ProbeCache,
+    chosen: &PythonEnvironment,
+) -> Option<Standing> {
+    with_request(search, (surroundings, places), |request| Standing::of(request, chosen, probes))?
+}
+
+/// Whether a search now would end in the same way. Starts no process.
+pub(super) fn still_stands(
+    search: &Search,
+    (surroundings, places): (&Surroundings, &Places),
+    standing: &Standing,
+) -> bool {
+    with_request(search, (surroundings, places), |request| standing.holds(request)).unwrap_or(false)
+}
+
+/// `None` when the project's file cannot be read.
+fn with_request<T>(
+    search: &Search,
+    (surroundings, places): (&Surroundings, &Places),
+    ask: impl FnOnce(&SearchRequest<'_>) -> T,
+) -> Option<T> {
+    let project = project_of(search, surroundings).ok()?;
+    let made = managed::installed(places, &Requirements::of(surroundings));
+    let managed = made.as_ref().map(|made| &*made.executable);
+    Some(ask(&SearchRequest { managed, ..request(search, surroundings, project.as_ref()) }))
 }
 
 /// The project's file, unless somebody names an interpreter who is believed before it.

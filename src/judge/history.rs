@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::check::{CheckOptions, CheckRequest};
 use super::timing::{Against, Change};
 use super::verdict::real_path;
-use super::{Code, Engine, Finding, Report, Verdict};
+use super::{Engine, Finding, Report, Verdict};
 use crate::source;
 use crate::store::{History, VerdictEntry};
 use crate::toolchain::{AtHead, Places};
@@ -100,7 +100,7 @@ impl Engine {
 
     /// Keeps what a check said. Not of one that was cancelled, which says nothing, nor of a text that is no file.
     pub(super) async fn keep(&self, request: &CheckRequest, report: &Report, head: Option<AtHead>) {
-        if is_cancelled(report) || !request.path.is_file() {
+        if report.is_cancelled() || !request.path.is_file() {
             return;
         }
         let Some(history) = self.history() else { return };
@@ -112,11 +112,6 @@ impl Engine {
             }
         }
     }
-}
-
-fn is_cancelled(report: &Report) -> bool {
-    let of_cases = report.all_cases().flat_map(|record| &record.findings);
-    report.all_findings().chain(of_cases).any(|finding| finding.code == Code::Cancelled)
 }
 
 /// A row for each function that was judged.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::judge::timing::samples::timing;
-use crate::judge::{Finding, Stage};
+use crate::judge::{Code, Finding, Stage};
 use crate::spec::Dtype;
 
 fn request(folder: &Path, text: &str) -> CheckRequest {
@@ -113,8 +113,8 @@ fn only_the_same_question_about_the_same_function_is_compared() {
 
 #[test]
 fn a_cancelled_check_says_nothing() {
-    assert!(is_cancelled(&report(Code::Cancelled)));
-    assert!(!is_cancelled(&report(Code::Timeout)));
+    assert!(report(Code::Cancelled).is_cancelled());
+    assert!(!report(Code::Timeout).is_cancelled());
 }
 
 #[test]

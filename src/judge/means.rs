@@ -1,11 +1,11 @@
 //! What a check runs its cases with: Triton's interpreter on a CPU, or a GPU.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::runner::protocol::Transport;
 
 /// The GPU that a verdict was reached on, or a time was taken on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnGpu {
     /// As torch numbers it: `cuda:0`.
     pub device: String,

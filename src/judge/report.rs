@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::check::CheckOptions;
 use super::run::Outcomes;
 use super::timing::{NoTiming, Timing};
@@ -11,7 +13,7 @@ use crate::runner::WorkerVersions;
 use crate::source::{Kernel, KernelId, SourceModel};
 
 /// See the module's documentation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The function that was judged; `None` when none was found, and of a file with several.
     pub entry: Option<String>,
@@ -99,6 +101,12 @@ impl Report {
     /// Times of everything that was judged that may be shown.
     pub fn all_published(&self) -> impl Iterator<Item = &Timing> {
         self.judgements().iter().flat_map(Self::published)
+    }
+
+    /// It was told to end before it had judged everything.
+    pub fn is_cancelled(&self) -> bool {
+        let of_cases = self.all_cases().flat_map(|record| &record.findings);
+        self.all_findings().chain(of_cases).any(|finding| finding.code == Code::Cancelled)
     }
 
     /// Times of the file and of everything that was judged that are not published.

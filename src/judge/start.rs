@@ -24,6 +24,7 @@ use crate::runner::protocol::{DeviceState, Outcome, Request};
 use crate::runner::{Supervisor, Worker, WorkerDevice, unpack};
 use crate::source::SourceModel;
 use crate::toolchain::Places;
+use crate::toolchain::python::PythonEnvironment;
 
 /// How long a save waits for the right to time: the verdict is there, and the next save is near.
 const PATIENCE_OF_A_SAVE: Duration = Duration::from_secs(5);
@@ -72,7 +73,8 @@ impl Engine {
         let _ = events.send(CheckEvent::Preparing("looking for Python with torch and Triton".to_owned()));
         let (python, place) =
             tokio::join!(self.python_for(request, packed), self.devices.place(&request.options));
-        let (python, place) = (python?, place?);
+        let (environment, place) = (python?, place?);
+        let python = environment.executable.clone();
         report.timeline.python = Some(milliseconds_since(began));
         let places = Places::of(&self.surroundings)
             .map_err(|error| Box::new(Finding::plain(Code::JudgeFailed, error.to_string())))?;
@@ -81,6 +83,9 @@ impl Engine {
         let Started { worker, means, bench } = started;
         report.timeline.worker = Some(milliseconds_since(began));
         report.provenance.rest_on(&worker.versions());
+        if packed.is_none() {
+            report.provenance.foundation = self.foundation(request, &environment, &worker.versions()).await;
+        }
         means.method().clone_into(&mut report.provenance.method);
         report.provenance.gpu = means.gpu().cloned();
         let seed = request.options.seed.map_or_else(random_seed, Ok)?;
@@ -193,14 +198,10 @@ impl Engine {
         &self,
         request: &CheckRequest,
         packed: Option<&Packed>,
-    ) -> Result<PathBuf, Box<Finding>> {
+    ) -> Result<PythonEnvironment, Box<Finding>> {
         let failed = |message: String| Box::new(Finding::plain(Code::JudgeFailed, message));
-        let search = Search {
-            file: packed.map_or(&request.path, |packed| &packed.path).clone(),
-            named: self.options.python.clone(),
-            setting: request.python.clone(),
-            policy: self.options.environment,
-        };
+        let file = packed.map_or(&request.path, |packed| &packed.path).clone();
+        let search = Search { file, ..self.search(request) };
         let places = Places::of(&self.surroundings).map_err(|error| failed(error.to_string()))?;
         let (surroundings, probes) = (self.surroundings.clone(), Arc::clone(&self.probes));
         let dialogue = self.options.dialogue;

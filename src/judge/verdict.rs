@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::Foundation;
 use super::case::Case;
 use crate::oracle;
 use crate::runner::protocol::{Launch, OutputErrors, Place};
@@ -13,7 +15,7 @@ use crate::source::SourceModel;
 
 /// What the judge says. `wrong` (your kernel is wrong) and `could not run` (we could not judge it) are
 /// different words, severities and exit codes everywhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     Passed,
@@ -43,7 +45,7 @@ impl Verdict {
 
 /// Why a case is wrong, could not run, or deserves a warning. Stable names: they stand in JSON records
 /// and diagnostics. One kind is never used for two verdicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
     // wrong
@@ -284,7 +286,7 @@ impl Code {
 }
 
 /// One thing to tell the user, at one place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Finding {
     pub code: Code,
     /// The kernel's bare name, when known.
@@ -318,7 +320,7 @@ impl Serialize for Finding {
 }
 
 /// One element of an output that is not what it should be.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BadElement {
     pub output: String,
     pub index: Vec<u64>,
@@ -328,7 +330,7 @@ pub struct BadElement {
 }
 
 /// One case after it ran (or could not).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseRecord {
     pub case: Case,
     pub verdict: Verdict,
@@ -354,7 +356,7 @@ impl CaseRecord {
 
 /// When a check reached what, in milliseconds since it began. How long checking took, never a kernel's
 /// time. A point that was not reached is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// The interpreter was found.
     pub python: Option<f64>,
@@ -369,14 +371,14 @@ pub struct Timeline {
 }
 
 /// Something that was left out, which must never look as if it had passed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotRun {
     pub what: String,
     pub why: String,
 }
 
 /// A kernel of the file that nothing launches that was judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotJudged {
     /// Its [`crate::source::KernelId`].
     pub kernel: String,
@@ -400,7 +402,7 @@ impl NotRun {
 }
 
 /// What a verdict rests on. A version is `None` until the worker has told it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     pub warpsmith: String,
     /// `triton-interpreter` or `gpu`.
@@ -414,11 +416,14 @@ pub struct Provenance {
     /// blake3 of the judged text.
     pub source_hash: String,
     /// blake3 of the other files that say what is right, by path.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub described_by: BTreeMap<PathBuf, String>,
     /// The [`oracle::fingerprint`] of all that was said of the file; `None` when nobody asked.
     #[serde(skip)]
     pub described_as: Option<String>,
+    /// The rest of what it rests on, where all of it can be looked at again.
+    #[serde(skip)]
+    pub foundation: Option<Arc<Foundation>>,
 }
 
 impl Provenance {

@@ -30,8 +30,13 @@ impl Backend {
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> jsonrpc::Result<T> {
+        self.answered(|reply| Event::Request(request(reply))).await
+    }
+
+    /// Sends an event that holds the place for an answer, and waits for it.
+    pub(crate) async fn answered<T>(&self, event: impl FnOnce(Reply<T>) -> Event) -> jsonrpc::Result<T> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.events.send(Event::Request(request(reply)));
+        let sent = self.events.send(event(reply));
         match (sent, answer.await) {
             (Ok(()), Ok(result)) => result,
             _ => Err(jsonrpc::Error {

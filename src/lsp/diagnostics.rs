@@ -7,7 +7,7 @@ use tower_lsp::ls_types::{
 
 use super::capabilities::ClientProfile;
 use super::convert::{range_to, uri_to};
-use super::file_state::FileState;
+use super::file_state::{FileState, Outcome};
 use super::findings::{FindingGroup, Related, RelatedLocation, Severity, is_of_environment};
 use crate::lint::{self, Lint};
 
@@ -16,6 +16,9 @@ pub(crate) const SOURCE: &str = "warpsmith";
 pub(crate) const LIMIT: usize = 64;
 /// Stands before the message of a finding on a text that has changed since.
 pub(crate) const STALE: &str = "(stale) ";
+
+/// The same for a verdict from the store: when it was reached stands in the lens and the hover, which are told anew.
+pub(crate) const EARLIER: &str = "(from an earlier check) ";
 
 /// What must stand in the editor now. `file` must be parsed and its hash up to date.
 pub(crate) fn diagnostics(uri: &Uri, file: &FileState, client: &ClientProfile) -> Vec<Diagnostic> {
@@ -61,6 +64,9 @@ fn diagnostic(
     let range =
         range_to(&file.document, &group.anchor.resolve(&file.kernels, &file.document)?, client.encoding);
     let mut message = group.message.clone();
+    if file.outcome.as_ref().is_some_and(Outcome::is_earlier) {
+        message.insert_str(0, EARLIER);
+    }
     if stale && !is_of_environment(group.code) {
         message.insert_str(0, STALE);
     }

@@ -5,6 +5,7 @@ use tower_lsp::jsonrpc;
 use tower_lsp::ls_types::*;
 
 use super::outbox::ClientAnswer;
+use super::recall::Recalled;
 use super::runs::RunUpdate;
 use crate::trust::{TrustError, Trusted};
 
@@ -23,10 +24,15 @@ pub(crate) enum Event {
         generation: u64,
         update: RunUpdate,
     },
+    /// What the store has of a file, or whether a verdict still stands.
+    Recalled(Recalled),
     /// The client answered a request of ours, or did not in time.
     Answer(ClientAnswer),
     /// What is remembered of trust was read anew.
     TrustRead(Result<Trusted, TrustError>),
+    /// What a test wants to happen in a turn.
+    #[cfg(test)]
+    Planted(Box<dyn FnOnce(&mut super::global_state::GlobalState) + Send>),
     /// The transport is gone: end the checks and the loop.
     Stop,
 }
@@ -70,9 +76,36 @@ impl Event {
             Self::Request(Request::CodeAction(..)) => "textDocument/codeAction",
             Self::Request(Request::ExecuteCommand(..)) => "workspace/executeCommand",
             Self::Run { .. } => "run",
+            Self::Recalled(_) => "recalled",
             Self::Answer(_) => "answer",
             Self::TrustRead(_) => "trust",
+            #[cfg(test)]
+            Self::Planted(_) => "planted",
             Self::Stop => "stop",
         }
     }
+    /// What the event may leave half done when its handler panics.
+    pub(crate) fn subject(&self) -> Subject {
+        match self {
+            Self::Notification(notification) => match notification {
+                Notification::DidOpen(params) => Subject::Document(params.text_document.uri.clone()),
+                Notification::DidChange(params) => Subject::Document(params.text_document.uri.clone()),
+                Notification::DidSave(params) => Subject::Document(params.text_document.uri.clone()),
+                Notification::DidClose(params) => Subject::Document(params.text_document.uri.clone()),
+                _ => Subject::Nothing,
+            },
+            Self::Run { generation, .. } => Subject::Run(*generation),
+            Self::Recalled(recalled) => Subject::Document(recalled.uri.clone()),
+            _ => Subject::Nothing,
+        }
+    }
+}
+
+/// See [`Event::subject`].
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    Nothing,
+    Document(Uri),
+    /// The check of this generation.
+    Run(u64),
 }

@@ -10,6 +10,7 @@ use super::kernels::Kernels;
 use super::runs::{Cause, CheckJob};
 use crate::config::{LintChoice, Settings};
 use crate::judge::Report;
+use crate::judge::check::Earlier;
 use crate::lint::{self, Lint};
 use crate::source::{SourceModel, Tree, code_hash};
 use crate::text::{Change, Document, PositionEncoding, Splice};
@@ -60,6 +61,16 @@ pub(crate) struct Outcome {
     /// Those it was made under.
     pub(crate) settings: Settings,
     pub(crate) groups: Vec<FindingGroup>,
+    /// Unix time in seconds of a verdict from the store; `None` for one that was reached in this session.
+    pub(crate) earlier_at_s: Option<u64>,
+    /// The same code was saved again, and nothing that the verdict rests on has changed.
+    pub(crate) is_confirmed: bool,
+}
+
+impl Outcome {
+    pub(crate) fn is_earlier(&self) -> bool {
+        self.earlier_at_s.is_some()
+    }
 }
 
 /// A check that waits or runs, as its file sees it.
@@ -116,6 +127,13 @@ impl FileState {
     pub(crate) fn edit(&mut self, changes: &[Change], version: i32, encoding: PositionEncoding) {
         let splices = self.document.apply(changes, version, encoding);
         self.follow(&splices);
+    }
+
+    /// The text and all places in it may be wrong.
+    pub(crate) fn distrust(&mut self) {
+        self.document.distrust();
+        self.outcome = None;
+        self.code_hash = None;
     }
 
     /// Takes a whole text of the client as the truth. Whether it differed from ours.
@@ -220,7 +238,35 @@ impl FileState {
         self.parse();
         groups.iter_mut().for_each(|group| group.relocate(&self.kernels, &self.document));
         self.cancelled = false;
-        let report = Arc::new(report);
-        self.outcome = Some(Outcome { report, code_hash: run.job.code_hash, settings, groups });
+        self.outcome = Some(Outcome {
+            report: Arc::new(report),
+            code_hash: run.job.code_hash,
+            settings,
+            groups,
+            earlier_at_s: None,
+            is_confirmed: false,
+        });
+    }
+
+    /// Shows a verdict of the store, made under such settings, on the current text.
+    pub(crate) fn take_earlier(&mut self, earlier: Earlier, settings: Settings) {
+        let Some(path) = self.path.clone() else { return };
+        self.parse();
+        let judged = Judged {
+            path: &path,
+            document: self.document.clone(),
+            kernels: self.kernels.clone(),
+            model: &self.model,
+        };
+        let groups = gather(&earlier.report, &judged);
+        let code_hash = self.code_hash();
+        self.outcome = Some(Outcome {
+            report: Arc::new(earlier.report),
+            code_hash,
+            settings,
+            groups,
+            earlier_at_s: Some(earlier.judged_at_s),
+            is_confirmed: false,
+        });
     }
 }

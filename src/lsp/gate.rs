@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tower_lsp::ls_types::Uri;
 
-use crate::judge::check::{CheckEvent, CheckRequest, Checker};
+use crate::judge::check::{CheckEvent, CheckRequest, Checker, Earlier};
 use crate::judge::{Code, Finding, Report};
 use crate::trust::{Place, TrustFile, Trusted};
 
@@ -164,7 +164,7 @@ impl Gate {
     }
 }
 
-/// Runs one check.
+/// Runs one check, or asks for an earlier one.
 pub(crate) struct Executor(Means);
 
 enum Means {
@@ -185,18 +185,35 @@ impl Executor {
         events: UnboundedSender<CheckEvent>,
         cancel: CancellationToken,
     ) -> Report {
-        let checker = match self.0 {
-            Means::Open(checker) => checker,
-            Means::Remembered { checker, session, file }
-                if is_trusted(&request.path, &session, file.as_ref()) =>
-            {
-                checker
+        match self.checker_for(&request.path) {
+            Some(checker) => checker.check(request, events, cancel).await,
+            None => Report::ended_at_once(Finding::plain(Code::NotTrusted, NOT_TRUSTED)),
+        }
+    }
+
+    /// What the store has, see [`Checker::recall`]. It runs nothing of the file, but it looks at the interpreter that
+    /// would: where nothing may be run, nothing is asked.
+    pub(crate) async fn recall(self, request: CheckRequest) -> Option<Earlier> {
+        self.checker_for(&request.path)?.recall(request).await
+    }
+
+    /// See [`Checker::still_stands`]; where nothing may be run, a check has to say so.
+    pub(crate) async fn still_stands(self, request: CheckRequest, report: Arc<Report>) -> bool {
+        match self.checker_for(&request.path) {
+            Some(checker) => checker.still_stands(request, report).await,
+            None => false,
+        }
+    }
+
+    /// `None` where nothing of the file may be run.
+    fn checker_for(self, file: &Path) -> Option<Arc<dyn Checker>> {
+        match self.0 {
+            Means::Open(checker) => Some(checker),
+            Means::Remembered { checker, session, file: remembered } => {
+                is_trusted(file, &session, remembered.as_ref()).then_some(checker)
             }
-            Means::Remembered { .. } | Means::Closed => {
-                return Report::ended_at_once(Finding::plain(Code::NotTrusted, NOT_TRUSTED));
-            }
-        };
-        checker.check(request, events, cancel).await
+            Means::Closed => None,
+        }
     }
 }
 

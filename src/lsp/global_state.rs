@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,6 +18,7 @@ use super::file_state::FileState;
 use super::findings::is_of_environment;
 use super::gate::{Gate, NOT_TRUSTED};
 use super::lens::{first_obstacle, reason};
+use super::loops::LoopGuard;
 use super::outbox::{ClientAnswer, ClientRequest, Outbox, Outgoing};
 use super::progress::PROGRESS_DELAY;
 use super::refresh::LensRefresh;
@@ -42,6 +44,10 @@ pub struct Timing {
     pub parent_poll: Duration,
     /// How long a running check may take to end when the session ends.
     pub stop_limit: Duration,
+    /// A turn of the main loop that lasts longer is told of.
+    pub stuck_turn: Duration,
+    /// Such a turn ends the process: for tests, which would otherwise only time out.
+    pub abort_when_stuck: bool,
 }
 
 impl Default for Timing {
@@ -52,6 +58,8 @@ impl Default for Timing {
             settings_limit: Duration::from_secs(5),
             parent_poll: Duration::from_secs(1),
             stop_limit: Duration::from_secs(1),
+            stuck_turn: Duration::from_secs(5),
+            abort_when_stuck: false,
         }
     }
 }
@@ -66,6 +74,8 @@ pub(crate) struct Context {
     pub(crate) timing: Timing,
     /// Cancelled when the client's process is gone.
     pub(crate) parent_gone: CancellationToken,
+    /// The client shows the status: whoever looks at the loop from outside may send it.
+    pub(crate) tells_status: Arc<AtomicBool>,
 }
 
 pub(crate) struct GlobalState {
@@ -85,8 +95,12 @@ pub(crate) struct GlobalState {
     pub(crate) touched: BTreeSet<Uri>,
     /// Files whose edits take long to look at: looked at when the typing pauses.
     paused: HashMap<Uri, Instant>,
+    pub(crate) loops: LoopGuard,
+    /// When lenses last told how old a verdict of the store is.
+    pub(crate) age_told_at: Option<Instant>,
     status: Option<ServerStatusParams>,
     pub(crate) initialized: bool,
+    pub(crate) has_told_of_panic: bool,
 }
 
 /// What a read-only request sees: one file as it was when the request came.
@@ -110,8 +124,11 @@ impl GlobalState {
             hint_refresh: LensRefresh::default(),
             touched: BTreeSet::new(),
             paused: HashMap::new(),
+            loops: LoopGuard::default(),
+            age_told_at: None,
             status: None,
             initialized: false,
+            has_told_of_panic: false,
         }
     }
 
@@ -142,7 +159,10 @@ impl GlobalState {
         let hints = self.hint_refresh.deadline().filter(|_| self.client.hint_refresh);
         let paused = self.paused.values().min().copied();
         let checks = self.scheduler.deadline().filter(|_| !self.layers.is_awaited);
-        [checks, self.progress_deadline(), refresh, hints, paused].into_iter().flatten().min()
+        [checks, self.progress_deadline(), refresh, hints, paused, self.age_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The end of a turn: what is due is done, what changed is told.
@@ -153,12 +173,14 @@ impl GlobalState {
             self.perform(actions);
         }
         self.tick_progress(now);
+        self.tick_age(now);
         let over = |due: &Instant| *due <= now;
         let rested: Vec<Uri> =
             self.paused.iter().filter(|(_, due)| over(due)).map(|(uri, _)| uri.clone()).collect();
         self.paused.retain(|_, due| !over(due));
         self.touched.extend(rested);
-        for uri in std::mem::take(&mut self.touched) {
+        // One by one: a panic must not lose the others.
+        while let Some(uri) = self.touched.pop_first() {
             self.publish(&uri);
         }
         self.tell_status();
@@ -201,11 +223,18 @@ impl GlobalState {
         if !self.client.server_status || !self.initialized {
             return;
         }
+        self.context.tells_status.store(true, Ordering::Relaxed);
         let status = self.current_status();
         if self.status.as_ref() != Some(&status) {
             self.context.outbox.send(Outgoing::Status(status.clone()));
             self.status = Some(status);
         }
+    }
+
+    /// Somebody else sent one meanwhile.
+    pub(crate) fn forget_status(&mut self) {
+        self.status = None;
+        self.tell_status();
     }
 
     fn current_status(&self) -> ServerStatusParams {

@@ -1,11 +1,14 @@
 //! The table that a hover shows for one kernel.
 
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use super::file_state::FileState;
 use super::kernels::KernelAnchor;
 use super::lens::{plural, verdict};
 use super::numbers::show;
+use super::recall::age;
+use crate::judge::calendar::minute;
 use crate::judge::{CaseRecord, Finding, Report, Timing, Verdict, timing};
 use crate::runner::protocol::Sample;
 
@@ -17,6 +20,13 @@ pub(crate) fn hover_text(file: &FileState, kernel: &KernelAnchor) -> Option<Stri
     let outcome = file.outcome.as_ref()?;
     let report = &*outcome.report;
     let mut text = format!("**{}** {}\n", kernel.name, verdict(report, &kernel.name));
+    if let Some(at_s) = outcome.earlier_at_s {
+        let (age, at) = (age(at_s, SystemTime::now()), minute(at_s));
+        let _ = writeln!(
+            text,
+            "\nFrom the store: {age} ({at} UTC). Nothing that it rests on has changed since; `check` runs it again."
+        );
+    }
     if file.is_stale() {
         text.push_str("\nThe text has changed since this check.\n");
     }

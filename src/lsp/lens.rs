@@ -1,9 +1,12 @@
 //! The one line above each kernel that is no helper of another. Always there, always one line: only its words change.
 
+use std::time::SystemTime;
+
 use super::file_state::{FileState, Phase};
 use super::findings::is_of_environment;
 use super::gate::NOT_TRUSTED;
 use super::kernels::KernelAnchor;
+use super::recall::age;
 use crate::judge::timing::{NoTimingCode, text};
 use crate::judge::{CaseRecord, Code, Finding, Report, Verdict};
 use crate::spec::Dtype;
@@ -50,7 +53,20 @@ fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {
     let of_environment =
         first_obstacle(&outcome.report).is_some_and(|finding| is_of_environment(finding.code));
     let stale = if file.is_stale() && !of_environment { " (stale)" } else { "" };
-    format!("{}{stale}", verdict(&outcome.report, &kernel.name))
+    let told = verdict(&outcome.report, &kernel.name);
+    let told = match outcome.earlier_at_s {
+        Some(at_s) => with_age(&told, &age(at_s, SystemTime::now())),
+        None => told,
+    };
+    let again = if outcome.is_confirmed && stale.is_empty() { " · same code, not run again" } else { "" };
+    format!("{told}{stale}{again}")
+}
+
+/// The age stands right behind the mark: editors cut long lines, and an old verdict must not look like a new one.
+fn with_age(told: &str, age: &str) -> String {
+    let marks = ["✓ ", "✗ ", "– "];
+    let mark = marks.into_iter().find(|mark| told.starts_with(mark)).unwrap_or_default();
+    format!("{mark}{age} · {}", &told[mark.len()..])
 }
 
 /// What a report says of one kernel.

@@ -8,13 +8,14 @@ use tokio::sync::oneshot;
 use tower_lsp::jsonrpc;
 use tower_lsp::ls_types::Uri;
 
-use super::event::{Event, EventReceiver, Notification, Reply, Request};
+use super::event::{Event, EventReceiver, Notification, Reply, Request, Subject};
 use super::global_state::{Context, GlobalState, Snapshot};
 use super::handlers::{
     code_action, code_lens, did_change, did_change_configuration, did_close, did_open, did_save,
     execute_command, hover, initialize, initialized, inlay_hint, shutdown, work_done_progress_cancel,
 };
 use super::runs::panic_words;
+use super::watchdog::Watchdog;
 
 /// A turn longer than this is logged.
 const SLOW_TURN: Duration = Duration::from_millis(100);
@@ -25,36 +26,79 @@ const COALESCE: Duration = Duration::from_millis(50);
 pub(crate) fn spawn(context: Context, events: EventReceiver) -> std::io::Result<oneshot::Receiver<()>> {
     let (done, ended) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let state = GlobalState::new(context);
+    let (watchdog, _) = Watchdog::start(state.context.timing.stuck_turn, state.on_stuck())?;
     std::thread::Builder::new().name("warpsmith-main-loop".to_owned()).spawn(move || {
-        runtime.block_on(run(GlobalState::new(context), events));
+        runtime.block_on(run(state, events, &watchdog));
         // Fails only when nobody waits any more.
         let _ = done.send(());
     })?;
     Ok(ended)
 }
 
-async fn run(mut state: GlobalState, mut events: EventReceiver) {
+async fn run(mut state: GlobalState, mut events: EventReceiver, watchdog: &Watchdog) {
     while let Some(event) = next(&state, &mut events).await {
-        let turn = Instant::now();
-        let mut name = "deadline";
+        let mut turn = Turn::new(watchdog);
         let mut current = event;
         while let Some(event) = current {
-            name = event.name();
+            let (name, subject) = (event.name(), event.subject());
             if matches!(event, Event::Stop) {
+                watchdog.rest();
                 stop(&mut state, &mut events).await;
                 return;
             }
-            guarded(name, || handle(&mut state, event));
-            current = if turn.elapsed() < COALESCE { events.try_recv().ok() } else { None };
+            if !turn.step(name, || handle(&mut state, event)) {
+                turn.step("recovery", || state.recover(name, subject));
+            }
+            current = if turn.began.elapsed() < COALESCE { events.try_recv().ok() } else { None };
         }
-        guarded("settle", || state.settle());
-        if turn.elapsed() > SLOW_TURN {
-            tracing::warn!(
-                last_event = name,
-                elapsed_ms = turn.elapsed().as_millis(),
-                "slow turn of the main loop"
-            );
+        if !turn.step("settle", || state.settle()) {
+            turn.step("recovery", || state.recover("settle", Subject::Nothing));
+            // What the panic kept from being told; if it panics again, the next event tries once more.
+            turn.step("settle", || state.settle());
         }
+        if turn.end() {
+            state.forget_status();
+        }
+    }
+}
+
+/// One turn of the loop: what waits is handled, then the client is told.
+struct Turn<'a> {
+    watchdog: &'a Watchdog,
+    began: Instant,
+    /// The part that took longest so far.
+    slowest: (&'static str, Duration),
+}
+
+impl<'a> Turn<'a> {
+    fn new(watchdog: &'a Watchdog) -> Self {
+        Self { watchdog, began: Instant::now(), slowest: ("nothing", Duration::ZERO) }
+    }
+
+    /// Runs a part of the turn. Whether it came to its end: a handler that panics loses its answer (the client gets an
+    /// error) and what it was about.
+    fn step(&mut self, name: &'static str, body: impl FnOnce()) -> bool {
+        let began = Instant::now();
+        self.watchdog.begin(name);
+        let outcome = catch_unwind(AssertUnwindSafe(body));
+        if let Err(panic) = &outcome {
+            tracing::error!(event = name, "a handler panicked: {}", panic_words(&**panic));
+        }
+        if began.elapsed() > self.slowest.1 {
+            self.slowest = (name, began.elapsed());
+        }
+        outcome.is_ok()
+    }
+
+    /// Whether somebody was told that it is stuck.
+    fn end(self) -> bool {
+        let was_stuck = self.watchdog.rest();
+        let (turn_ms, (event, took)) = (self.began.elapsed().as_millis(), self.slowest);
+        if self.began.elapsed() > SLOW_TURN {
+            tracing::warn!(event, event_ms = took.as_millis(), turn_ms, "slow turn of the main loop");
+        }
+        was_stuck
     }
 }
 
@@ -73,20 +117,16 @@ async fn next(state: &GlobalState, events: &mut EventReceiver) -> Option<Option<
     }
 }
 
-/// A handler that panics loses its answer (the client gets an error) and nothing else.
-fn guarded(name: &str, body: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        tracing::error!(event = name, "a handler panicked: {}", panic_words(&*panic));
-    }
-}
-
 fn handle(state: &mut GlobalState, event: Event) {
     match event {
         Event::Notification(notification) => notify(state, notification),
         Event::Request(request) => answer(state, request),
         Event::Run { generation, update } => state.on_run_update(generation, update),
+        Event::Recalled(recalled) => state.on_recalled(recalled),
         Event::Answer(answer) => state.on_answer(answer),
         Event::TrustRead(read) => state.on_trust_read(read),
+        #[cfg(test)]
+        Event::Planted(planted) => planted(state),
         Event::Stop => {}
     }
 }
@@ -181,14 +221,5 @@ async fn drain(state: &mut GlobalState, events: &mut EventReceiver) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_in_a_handler_is_caught() {
-        let mut reached = false;
-        guarded("test", || panic!("on purpose"));
-        guarded("test", || reached = true);
-        assert!(reached);
-    }
-}
+#[path = "main_loop_tests.rs"]
+mod tests;

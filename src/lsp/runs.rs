@@ -22,8 +22,7 @@ use super::schedule::{Action, Job};
 use crate::config::Settings;
 use crate::judge::bench::TimingChoice;
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest};
-use crate::judge::timing::NoTimingCode;
-use crate::judge::{Code, Finding, Report, Verdict};
+use crate::judge::{Code, Finding, Report};
 use crate::source::SourceModel;
 
 /// Progress inside one case is passed on at most this often.
@@ -40,6 +39,8 @@ pub(crate) struct CheckJob {
     pub(crate) text_hash: blake3::Hash,
     pub(crate) code_hash: blake3::Hash,
     pub(crate) model: Arc<SourceModel>,
+    /// Somebody asked for it and waits.
+    pub(crate) is_urgent: bool,
 }
 
 impl Job for Arc<CheckJob> {
@@ -51,6 +52,10 @@ impl Job for Arc<CheckJob> {
 
     fn generation(&self) -> u64 {
         self.generation
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 }
 
@@ -81,6 +86,8 @@ pub(crate) struct ActiveRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     Save,
+    /// The same code was saved, and something else that its verdict rests on has changed.
+    Changed,
     /// The user asked for it, so it runs even when nothing changed.
     Command,
 }
@@ -97,6 +104,8 @@ pub(crate) enum Refusal {
     NoKernel,
     #[error("nothing changed since the last check")]
     Unchanged,
+    #[error("it was checked again and again although nobody edits it")]
+    Looping,
 }
 
 impl GlobalState {
@@ -114,9 +123,19 @@ impl GlobalState {
             run.cause = run.cause.max(cause);
             return Ok(run.job.generation);
         }
-        if cause == Cause::Save {
-            worth_a_check(file, code_hash, &self.settings)?;
+        if cause == Cause::Save
+            && let Err(refusal) = worth_a_check(file, code_hash, &self.settings)
+        {
+            if refusal == Refusal::Unchanged {
+                self.ask_whether_it_stands(uri);
+            }
+            return Err(refusal);
         }
+        if cause != Cause::Command {
+            self.not_in_a_loop(uri, &path)?;
+        }
+        // Looked up again: the guard is another part of the state.
+        let file = self.files.get_mut(uri).ok_or(Refusal::NotOpen)?;
         self.next_generation += 1;
         let text = file.document.text();
         let job = Arc::new(CheckJob {
@@ -128,6 +147,7 @@ impl GlobalState {
             text,
             code_hash,
             model: Arc::clone(&file.model),
+            is_urgent: cause == Cause::Command,
         });
         tracing::info!(generation, version = job.version, text = %job.text_hash, ?cause, "check requested");
         file.run = Some(FileRun { job: Arc::clone(&job), cause, splices: Vec::new(), phase: Phase::Waiting });
@@ -184,6 +204,23 @@ impl GlobalState {
         }
     }
 
+    /// Gives up a check whose events could not be taken: nothing that it says is shown, and the next one may start.
+    pub(crate) fn give_up_run(&mut self, generation: u64) {
+        let is_it = self.active.as_ref().is_some_and(|run| run.job.generation == generation);
+        if is_it {
+            self.abort_active_run();
+            if let Some(job) = self.end_active("dropped")
+                && let Some(file) = self.files.get_mut(&job.uri)
+            {
+                file.run.take_if(|run| run.job.generation == generation);
+                self.refresh.want(Instant::now());
+                self.touched.insert(job.uri.clone());
+            }
+        }
+        let actions = self.scheduler.finished(generation, Instant::now());
+        self.perform(actions);
+    }
+
     pub(crate) fn perform(&mut self, actions: Vec<Action<Arc<CheckJob>>>) {
         for action in actions {
             match action {
@@ -205,7 +242,7 @@ impl GlobalState {
         let settings = self.settings.clone();
         let executor = self.context.gate.executor();
         let (cancel, task) = spawn(
-            request(&job, &settings),
+            check_request(&job.path, &job.text, &settings),
             executor,
             &self.context.workers,
             (job.generation, self.context.events.clone()),
@@ -300,7 +337,7 @@ impl GlobalState {
             RunEnd::Failed(why) => failed(&why),
         };
         if self.active.as_ref().is_some_and(|run| run.job.generation == generation) {
-            let words = if is_cancelled(&report) { "cancelled" } else { report.verdict.words() };
+            let words = if report.is_cancelled() { "cancelled" } else { report.verdict.words() };
             if let Some((job, settings)) = self.end_active(words) {
                 self.conclude(&job, report, settings);
             }
@@ -330,7 +367,7 @@ impl GlobalState {
         let is_news = file.is_trusted == is_refused;
         if is_refused {
             file.run = None;
-        } else if is_cancelled(&report) {
+        } else if report.is_cancelled() {
             // Half a check proves nothing; what stood there before stands again.
             file.run = None;
             file.cancelled = true;
@@ -381,7 +418,8 @@ impl GlobalState {
     }
 }
 
-/// A save starts nothing in a file without kernels, nor when the last verdict still stands.
+/// A save starts nothing in a file without kernels, nor when the last verdict stands as far as text and settings say.
+/// Whether other files and the environment agree is asked then.
 fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings) -> Result<(), Refusal> {
     if file.kernels.launched().next().is_none() {
         return Err(Refusal::NoKernel);
@@ -389,15 +427,10 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings)
     match &file.outcome {
         // What kept it from running may be repaired by now, and a helper in another file may have changed.
         Some(outcome)
-            if outcome.report.verdict != Verdict::CouldNotRun
-                // Whatever was compared with HEAD: there may be another by now.
-                && !outcome.report.compares_with_head()
-                // Nobody else may be using the GPU any more.
-                && !outcome.report.all_not_timed().any(|missing| missing.code == NoTimingCode::GpuBusy)
+            if outcome.report.may_stand()
                 && outcome.code_hash == code_hash
                 && outcome.settings.judge_like(settings)
-                && file.model.unsteady_imports().next().is_none()
-                && is_still_described(file, &outcome.report) =>
+                && file.model.unsteady_imports().next().is_none() =>
         {
             Err(Refusal::Unchanged)
         }
@@ -405,29 +438,18 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings)
     }
 }
 
-/// Reads files on the main loop, but only when all else says that nothing changed.
-fn is_still_described(file: &FileState, report: &Report) -> bool {
-    let path = file.path.as_deref().unwrap_or(Path::new(""));
-    report.provenance.is_still_described(path, &file.document.text(), &file.model)
-}
-
-fn is_cancelled(report: &Report) -> bool {
-    let of_cases = report.all_cases().flat_map(|record| &record.findings);
-    report.all_findings().chain(of_cases).any(|finding| finding.code == Code::Cancelled)
-}
-
 /// The report of a check that gave none.
 fn failed(why: &str) -> Report {
     Report::ended_at_once(Finding::plain(Code::JudgeFailed, format!("warpsmith itself failed: {why}")))
 }
 
-fn request(job: &CheckJob, settings: &Settings) -> CheckRequest {
+/// What is asked of the checker about a text: the whole file, whichever lens was clicked, as a narrowed report would clear
+/// findings of kernels that were not judged again.
+pub(crate) fn check_request(path: &Path, text: &Arc<str>, settings: &Settings) -> CheckRequest {
     CheckRequest {
-        path: job.path.clone(),
-        text: Arc::clone(&job.text),
+        path: path.to_owned(),
+        text: Arc::clone(text),
         python: settings.python.clone(),
-        // The whole file, whichever lens was clicked: a narrowed report would clear findings of kernels
-        // that were not judged again.
         options: CheckOptions {
             device: settings.device,
             when_busy: settings.when_busy,

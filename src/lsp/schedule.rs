@@ -19,6 +19,8 @@ pub(crate) trait Job {
     type File: PartialEq;
     fn file(&self) -> &Self::File;
     fn generation(&self) -> u64;
+    /// Somebody waits for it: it is not held back for a still newer one.
+    fn is_urgent(&self) -> bool;
 }
 
 #[derive(Debug, PartialEq)]
@@ -30,11 +32,19 @@ pub(crate) enum Action<J> {
     Abandon(u64),
 }
 
+/// Checks of a file in a row that a newer save replaced before their end: then saves come faster than checks end, as
+/// those of an editor that saves at every pause do.
+const REPLACED: u32 = 2;
+/// How long such saves must have stopped.
+pub(crate) const QUIET: Duration = Duration::from_millis(1500);
+
 pub(crate) struct Scheduler<J: Job> {
     /// In order of arrival, one per file.
     waiting: VecDeque<(J, Instant)>,
     running: Option<Running<J::File>>,
     debounce: Duration,
+    /// The file whose checks a newer save replaced last, and how many in a row.
+    replaced: Option<(J::File, u32)>,
 }
 
 struct Running<F> {
@@ -49,7 +59,7 @@ where
     J::File: Clone,
 {
     pub(crate) fn new(debounce: Duration) -> Self {
-        Self { waiting: VecDeque::new(), running: None, debounce }
+        Self { waiting: VecDeque::new(), running: None, debounce, replaced: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -59,7 +69,14 @@ where
     /// The newest request of a file wins.
     pub(crate) fn request(&mut self, job: J, now: Instant) -> Vec<Action<J>> {
         let actions = self.cancel(job.file(), now);
-        self.waiting.push_back((job, now + self.debounce));
+        if !actions.is_empty() {
+            let before = self.replaced.take_if(|(file, _)| file == job.file()).map_or(0, |(_, count)| count);
+            self.replaced = Some((job.file().clone(), before + 1));
+        }
+        let is_flooded =
+            self.replaced.as_ref().is_some_and(|(file, count)| file == job.file() && *count >= REPLACED);
+        let wait = if is_flooded && !job.is_urgent() { QUIET.max(self.debounce) } else { self.debounce };
+        self.waiting.push_back((job, now + wait));
         actions
     }
 
@@ -77,8 +94,11 @@ where
 
     /// A run ended, by itself or not. Ends of runs that were given up are ignored.
     pub(crate) fn finished(&mut self, generation: u64, now: Instant) -> Vec<Action<J>> {
-        if self.running.as_ref().is_some_and(|running| running.generation == generation) {
-            self.running = None;
+        if let Some(ended) = self.running.take_if(|running| running.generation == generation)
+            && ended.give_up_at.is_none()
+        {
+            // It came to its end in time.
+            self.replaced.take_if(|(file, _)| *file == ended.file);
         }
         self.tick(now)
     }

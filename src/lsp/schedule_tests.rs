@@ -13,6 +13,11 @@ impl Job for Save {
     fn generation(&self) -> u64 {
         self.1
     }
+
+    /// Tests ask for urgent ones by numbers from 100.
+    fn is_urgent(&self) -> bool {
+        self.1 >= 100
+    }
 }
 
 use Action::{Abandon, Cancel, Start};
@@ -105,4 +110,32 @@ async fn other_files_wait_for_their_turn() {
     assert_eq!(driver.finish(2), [Start(Save("c", 3))]);
     tokio::time::advance(DEBOUNCE).await;
     assert_eq!(driver.finish(3), [Start(Save("b", 4))]);
+}
+
+/// Saves at every pause of the typing: after two checks that came to nothing, the saves must stop for a moment.
+#[tokio::test(start_paused = true)]
+async fn saves_that_come_faster_than_checks_end_wait_for_quiet() {
+    let mut driver = Driver::new();
+    driver.save("a", 1);
+    assert_eq!(driver.next().await, Some(vec![Start(Save("a", 1))]));
+    for generation in 2..4 {
+        assert_eq!(driver.save("a", generation), [Cancel(generation - 1)]);
+        assert_eq!(driver.finish(generation - 1), []);
+        let saved = Instant::now();
+        assert_eq!(driver.next().await, Some(vec![Start(Save("a", generation))]));
+        let is_held_back = saved.elapsed() >= QUIET;
+        assert_eq!(is_held_back, generation == 3, "{generation}");
+    }
+    // Whoever asks for a check gets it at once, and so does another file.
+    assert_eq!(driver.save("a", 100), [Cancel(3)]);
+    assert_eq!(driver.finish(3), []);
+    let asked = Instant::now();
+    assert_eq!(driver.next().await, Some(vec![Start(Save("a", 100))]));
+    assert!(asked.elapsed() < QUIET);
+    // Once a check comes to its end, all is as before.
+    assert_eq!(driver.finish(100), []);
+    let saved = Instant::now();
+    driver.save("a", 5);
+    assert_eq!(driver.next().await, Some(vec![Start(Save("a", 5))]));
+    assert!(saved.elapsed() < QUIET);
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use comment::{Draft, draft};
 pub use fingerprint::fingerprint;
@@ -32,7 +32,7 @@ pub const HEAD_RUNG: u8 = 3;
 const NO_REFERENCE: &str = " (no reference)";
 
 /// The rung of the ladder, and the words that stand beside every verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OracleLabel {
     /// See the table in `ARCHITECTURE.md`.
     pub rung: u8,

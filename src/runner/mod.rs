@@ -7,4 +7,4 @@ mod worker_files;
 
 pub use source_copy::{CopyError, copy_source, copy_sources};
 pub use supervisor::{Supervisor, Worker, WorkerDevice, WorkerError, WorkerManner, WorkerVersions};
-pub use worker_files::{UnpackError, unpack};
+pub use worker_files::{UnpackError, content_hash, unpack};

@@ -83,7 +83,8 @@ fn python_files(dir: &'static Dir<'static>) -> Vec<&'static include_dir::File<'s
     files
 }
 
-fn content_hash() -> String {
+/// Of all that the worker is made of.
+pub fn content_hash() -> String {
     let mut hasher = blake3::Hasher::new();
     for file in python_files(&WORKER) {
         hasher.update(file.path().to_string_lossy().as_bytes());

@@ -7,6 +7,7 @@ mod discover;
 mod encoding;
 pub(crate) mod functions;
 mod hash;
+mod itself;
 mod launches;
 mod memo;
 mod module;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use code_hash::{code_hash, is_same_code};
 pub use discover::parse;
 pub use encoding::{EncodingError, as_utf8, decode};
+pub use itself::rests_on_itself;
 pub use syntax::line_of;
 pub use tree::Tree;
 

@@ -8,6 +8,7 @@
 //! What an entry holds is text to this room: it does not know what a time is.
 
 mod connection;
+mod reports;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -78,6 +79,19 @@ pub struct VerdictEntry {
     pub judged_at_s: u64,
     /// All else, as JSON.
     pub detail: String,
+}
+
+/// The whole report of one text, as JSON that this room does not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportEntry {
+    /// Real path of the file.
+    pub file: PathBuf,
+    pub text_hash: String,
+    /// What must be the same for the report to be shown again.
+    pub rests_on: String,
+    /// Unix time, in seconds.
+    pub judged_at_s: u64,
+    pub record: String,
 }
 
 /// How much is kept. What is older, or beyond the number, is dropped; `None` is no limit.
@@ -173,6 +187,25 @@ impl History {
     /// Keeps a verdict. Returns whether it is in the file.
     pub async fn keep(&self, entry: VerdictEntry) -> bool {
         self.ask(move |link| link.with(|connection| verdicts::insert(connection, &entry))).await.is_some()
+    }
+
+    /// Keeps a report in the place of an earlier one of the same text. Returns whether it is in the file.
+    pub async fn keep_report(&self, entry: ReportEntry) -> bool {
+        self.ask(move |link| link.with(|connection| reports::insert(connection, &entry))).await.is_some()
+    }
+
+    /// Drops the report of this text, if there is one.
+    pub async fn forget_report(&self, file: PathBuf, text_hash: String) -> bool {
+        self.ask(move |link| link.with(|connection| reports::forget(connection, &file, &text_hash)))
+            .await
+            .is_some()
+    }
+
+    /// The report of this text.
+    pub async fn report(&self, file: PathBuf, text_hash: String) -> Option<ReportEntry> {
+        self.ask(move |link| link.with(|connection| reports::of_text(connection, &file, &text_hash)))
+            .await
+            .flatten()
     }
 
     /// The newest verdicts of a file or of all, the newest first. `None` when there is no history; then there is a

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::reports::REPORTS;
 use super::{Entry, Key};
 
 /// Steps from one version to the next; `PRAGMA user_version` counts those that were taken. A step never changes once it
 /// was released.
-const MIGRATIONS: [&str; 2] = [TIMES, VERDICTS];
+const MIGRATIONS: [&str; 3] = [TIMES, VERDICTS, REPORTS];
 
 pub(super) const TIMES: &str = "
     CREATE TABLE timing (

@@ -156,7 +156,7 @@ async fn a_newer_file_is_left_alone() {
     assert!(history.recent(&key("").file, 9).await.is_empty());
     let complaint = history.complaint().expect("it is told");
     assert!(
-        complaint.contains("a newer warpsmith wrote it (version 3, this one reads up to 2)"),
+        complaint.contains("a newer warpsmith wrote it (version 4, this one reads up to 3)"),
         "{complaint}"
     );
     assert!(!folder.names().iter().any(|name| name.contains("broken")));

@@ -117,6 +117,7 @@ fn drop_rows(
         };
         pruned.verdicts += drop_old("verdict", "judged_at_s")?;
         pruned.times += drop_old("timing", "taken_at_s")?;
+        drop_old("report", "judged_at_s")?;
     }
     if let Some(rows) = retention.verdicts {
         let is_extra =
@@ -129,6 +130,8 @@ fn drop_rows(
         if let Some(at_s) = newest_dropped {
             let statement = "DELETE FROM timing WHERE (?1 IS NULL OR file = ?1) AND taken_at_s <= ?2";
             pruned.times += transaction.execute(statement, params![file, at_s])?;
+            let statement = "DELETE FROM report WHERE (?1 IS NULL OR file = ?1) AND judged_at_s <= ?2";
+            transaction.execute(statement, params![file, at_s])?;
         }
     }
     let question = "SELECT count(*) FROM verdict WHERE ?1 IS NULL OR file = ?1";

@@ -66,6 +66,11 @@ impl Document {
         self.desynced
     }
 
+    /// Takes the text for one that is not the client's any more, until the next whole text.
+    pub fn distrust(&mut self) {
+        self.desynced = true;
+    }
+
     /// The whole text with line feeds, see [`with_line_feeds`]; built once per version.
     pub fn text(&self) -> Arc<str> {
         Arc::clone(self.whole.get_or_init(|| Arc::from(with_line_feeds(self.rope.to_string()))))

@@ -7,6 +7,7 @@
 mod candidates;
 mod probe;
 mod problem;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 pub use probe::{Package, Probe, ProbeCache};
 pub use problem::{Mending, OLDEST_PYTHON, OLDEST_TRITON, Problem, Rejection};
+pub use standing::Standing;
 
 use super::Surroundings;
 

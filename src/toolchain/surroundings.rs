@@ -39,6 +39,16 @@ impl Surroundings {
         self.absolute_path("HOME")
     }
 
+    /// The variables whose names begin with one of these.
+    pub fn beginning_with<'a>(&'a self, starts: &'a [&str]) -> impl Iterator<Item = (&'a OsStr, &'a OsStr)> {
+        let is_wanted = |name: &OsString| {
+            let name = name.to_string_lossy();
+            starts.iter().any(|start| name.starts_with(start))
+        };
+        let wanted = self.variables.iter().filter(move |(name, _)| is_wanted(name));
+        wanted.map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+
     /// This environment with one variable set.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {

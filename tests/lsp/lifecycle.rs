@@ -14,6 +14,8 @@ fn running_check(server: &mut Server) -> Call {
     server.next_check()
 }
 
+/// Complaint 11: the server outlives the editor, or the editor hangs when it quits. Here `exit`, the end of the input and
+/// the death of the client's process all end it, also in the middle of a check, as the tests of this file say.
 #[test]
 fn exit_ends_it_with_the_input_left_open() {
     let mut server = Server::start();

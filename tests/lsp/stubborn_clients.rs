@@ -2,6 +2,8 @@
 
 use crate::support::{Builder, COPY, passed_report};
 
+/// Complaint 10: the server stops answering for good, because it waits for a client that does not answer it. Here
+/// nothing waits for the client. The same with a real process: `a_soak_with_a_client_that_never_answers`.
 #[test]
 fn edits_go_on_when_nothing_is_answered() {
     let mut server = Builder::default().progress().lens_refresh().start();

@@ -110,6 +110,11 @@ impl Server {
         }
     }
 
+    /// The next message within this time; what the server asks stays unanswered.
+    pub(crate) fn hear(&mut self, limit: Duration) -> Option<Value> {
+        self.messages.recv_timeout(limit).ok()
+    }
+
     pub(crate) fn open(&mut self, file: &Path, text: &str) {
         self.send(&json!({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params":
             {"textDocument": {"uri": uri(file), "languageId": "python", "version": 1, "text": text}}}));

@@ -21,5 +21,6 @@ pub(crate) fn did_change(state: &mut GlobalState, params: DidChangeTextDocumentP
         let words = "warpsmith lost track of a text: it is judged again after the next save";
         state.context.outbox.send(Outgoing::Message(MessageType::WARNING, words.to_owned()));
     }
+    state.loops.edited();
     state.edited(uri);
 }

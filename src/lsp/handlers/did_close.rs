@@ -7,6 +7,7 @@ use crate::lsp::outbox::Outgoing;
 pub(crate) fn did_close(state: &mut GlobalState, params: &DidCloseTextDocumentParams) {
     let uri = &params.text_document.uri;
     state.cancel_check(uri);
+    state.loops.closed(uri);
     if state.files.remove(uri).is_some_and(|file| !file.published.is_empty()) {
         let nothing = PublishDiagnosticsParams::new(uri.clone(), Vec::new(), None);
         state.context.outbox.send(Outgoing::Diagnostics(nothing));

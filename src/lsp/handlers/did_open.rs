@@ -4,7 +4,7 @@ use crate::lsp::convert::path_from;
 use crate::lsp::file_state::FileState;
 use crate::lsp::global_state::GlobalState;
 
-/// The lenses are there from now on; nothing is run before the user saves or asks.
+/// The lenses are there from now on, and a verdict of the store soon; nothing is run before the user saves or asks.
 pub(crate) fn did_open(state: &mut GlobalState, params: DidOpenTextDocumentParams) {
     let document = params.text_document;
     let mut file = FileState::new(path_from(&document.uri), &document, &state.settings.lints);
@@ -20,5 +20,6 @@ pub(crate) fn did_open(state: &mut GlobalState, params: DidOpenTextDocumentParam
     if !file.lints.is_empty() {
         state.touched.insert(document.uri.clone());
     }
-    state.files.insert(document.uri, file);
+    state.files.insert(document.uri.clone(), file);
+    state.ask_store(&document.uri);
 }

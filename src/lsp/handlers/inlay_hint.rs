@@ -13,7 +13,11 @@ pub(crate) fn inlay_hint(snapshot: &Snapshot, params: &InlayHintParams) -> Optio
     let outcome = file.outcome.as_ref()?;
     let encoding = snapshot.client.encoding;
     let asked = bytes_from(&file.document, params.range, encoding);
-    let stale = if file.is_stale() { " (stale)" } else { "" };
+    let stale = match () {
+        () if file.is_stale() => " (stale)",
+        () if outcome.is_earlier() => " (earlier check)",
+        () => "",
+    };
     let hints = outcome.report.judgements().iter().filter_map(|part| {
         let at = line_end(file, part.entry.as_deref()?)?;
         let first = part.published().next()?;

@@ -73,7 +73,7 @@ pub struct Compared {
 }
 
 /// What was measured on one output, against the float64 reference.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct OutputErrors {
     pub name: String,
@@ -112,7 +112,7 @@ pub struct OutputErrors {
 }
 
 /// One element: where, what was expected, what stood there, what was allowed.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Sample {
     pub index: Vec<u64>,
     pub expected: Number,
@@ -151,7 +151,7 @@ impl ToleranceTerms {
 }
 
 /// What the comparison says of an answer that is surely wrong.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NullCandidate {
     /// `zeros`, `mean`, `other-seed`, `coarse-inputs`.
     pub name: String,

@@ -182,7 +182,7 @@ pub struct ReturnedValue {
 }
 
 /// One interpreted launch.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Launch {
     /// Name of the `@triton.jit` function.
     pub kernel: String,

@@ -80,9 +80,22 @@ fn dot_venv(request: &SearchRequest<'_>) -> Candidates {
         .collect()
 }
 
+/// All candidates, where no process has to be started to find one; in the place of one that uv would have to be asked
+/// for stands `None`.
+pub(super) fn without_processes(request: &SearchRequest<'_>) -> Vec<Option<(PathBuf, Origin)>> {
+    let before = [named, active_venv, dot_venv].into_iter().flat_map(|source| source(request)).map(Some);
+    let after = [conda, pyenv, on_path, managed].into_iter().flat_map(|source| source(request)).map(Some);
+    let of_uv = uv_and_project(request).map(|_| None);
+    before.chain(of_uv).chain(after).collect()
+}
+
+fn uv_and_project<'a>(request: &SearchRequest<'a>) -> Option<(PathBuf, &'a Path)> {
+    let project = folders_upwards(request).find(|folder| is_uv_project(folder))?;
+    Some((request.surroundings.find_program("uv")?, project))
+}
+
 fn uv_project(request: &SearchRequest<'_>) -> Candidates {
-    let Some(project) = folders_upwards(request).find(|folder| is_uv_project(folder)) else { return vec![] };
-    let Some(uv) = request.surroundings.find_program("uv") else { return vec![] };
+    let Some((uv, project)) = uv_and_project(request) else { return vec![] };
     let mut command = request.surroundings.command(uv);
     command.args(["python", "find", "--project"]).arg(project).current_dir(project);
     // A search downloads nothing.

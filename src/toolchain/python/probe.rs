@@ -93,6 +93,12 @@ impl ProbeCache {
         Ok(probe)
     }
 
+    /// What the answer of this interpreter rests on; `None` when it gave none.
+    pub(super) fn rests_on(&self, executable: &Path) -> Option<Vec<PathBuf>> {
+        let answers = self.lock();
+        answers.get(executable).map(|answer| answer.rests_on.iter().map(|(path, _)| path.clone()).collect())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Answer>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +120,7 @@ fn foundations(executable: &Path, probe: &Probe) -> Vec<(PathBuf, Option<SystemT
         .collect()
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+pub(super) fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 

@@ -1,6 +1,7 @@
 //! An in-process client with typed, limited waits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use tower_lsp::ls_types::*;
 use warpsmith::lsp::{Host, Stopped, Timing, serve};
 use warpsmith::trust::TrustFile;
 
-use super::fake_checker::{Call, fake_checker};
+use super::fake_checker::{Call, Memory, fake_checker};
 
 /// Longer than anything takes; only a hang reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -54,6 +55,9 @@ impl Default for Builder {
             debounce: Duration::from_millis(1),
             progress_delay: Duration::ZERO,
             parent_poll: Duration::from_millis(10),
+            // A hang is named and ends the run. Longer than any turn takes without optimisation on a loaded machine.
+            stuck_turn: Duration::from_secs(60),
+            abort_when_stuck: true,
             ..Timing::default()
         };
         Self {
@@ -141,7 +145,7 @@ impl Builder {
             .expect("a runtime");
         let (to_server, server_input) = tokio::io::duplex(1 << 20);
         let (server_output, from_server) = tokio::io::duplex(1 << 20);
-        let (checker, calls) = fake_checker();
+        let (checker, calls, memory) = fake_checker();
         let trust = match self.trust {
             Trust::User(Some(path)) => Some(TrustFile::new(path)),
             _ => None,
@@ -156,6 +160,7 @@ impl Builder {
             inbox,
             unread: Vec::new(),
             calls,
+            memory,
             session: Some(session),
             next_id: 1,
             initialize_result: Value::Null,
@@ -196,6 +201,8 @@ pub(crate) struct Server {
     /// Came before it was asked for.
     unread: Vec<Value>,
     calls: UnboundedReceiver<Call>,
+    /// What the engine says of earlier verdicts.
+    pub(crate) memory: Arc<Memory>,
     session: Option<JoinHandle<anyhow::Result<Stopped>>>,
     next_id: i64,
     pub(crate) initialize_result: Value,

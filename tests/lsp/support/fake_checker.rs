@@ -1,17 +1,27 @@
 //! A checker that does what the test says.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use warpsmith::judge::check::{BoxFuture, CheckEvent, CheckRequest, Checker};
+use warpsmith::judge::check::{BoxFuture, CheckEvent, CheckRequest, Checker, Earlier};
 use warpsmith::judge::{Code, Report};
 
 use super::reports::could_not_run;
 
 struct FakeChecker {
     calls: UnboundedSender<Call>,
+    memory: Arc<Memory>,
+}
+
+/// What the checker says of earlier verdicts.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) earlier: Mutex<Option<Earlier>>,
+    /// The environment of every verdict has changed.
+    pub(crate) has_changed: AtomicBool,
 }
 
 enum Answer {
@@ -52,9 +62,10 @@ impl Call {
     }
 }
 
-pub(crate) fn fake_checker() -> (Arc<dyn Checker>, UnboundedReceiver<Call>) {
+pub(crate) fn fake_checker() -> (Arc<dyn Checker>, UnboundedReceiver<Call>, Arc<Memory>) {
     let (calls, received) = unbounded_channel();
-    (Arc::new(FakeChecker { calls }), received)
+    let memory = Arc::<Memory>::default();
+    (Arc::new(FakeChecker { calls, memory: Arc::clone(&memory) }), received, memory)
 }
 
 impl Checker for FakeChecker {
@@ -74,5 +85,13 @@ impl Checker for FakeChecker {
                 Err(_) => could_not_run(Code::Cancelled, "the test forgot this check"),
             }
         })
+    }
+    fn recall(&self, _: CheckRequest) -> BoxFuture<'_, Option<Earlier>> {
+        let earlier = self.memory.earlier.lock().expect("no test panics with it").clone();
+        Box::pin(std::future::ready(earlier))
+    }
+
+    fn still_stands(&self, _: CheckRequest, _: Arc<Report>) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(!self.memory.has_changed.load(Ordering::Relaxed)))
     }
 }

@@ -137,6 +137,7 @@ pub(crate) fn report_of(cases: Vec<CaseRecord>) -> Report {
             source_hash: String::new(),
             described_by: Default::default(),
             described_as: None,
+            foundation: None,
         },
         timeline: Timeline::default(),
     }

@@ -1,0 +1,134 @@
+//! Whether what a text does depends on nothing but itself and the packages that it imports by name.
+
+use tree_sitter::Node;
+
+use super::SourceModel;
+use super::syntax::{Walk, parse_tree, walk};
+
+/// Modules of which only the installed version decides what they do.
+const PLAIN_MODULES: [&str; 14] = [
+    "abc",
+    "collections",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "numpy",
+    "operator",
+    "torch",
+    "triton",
+    "typing",
+    "warnings",
+];
+
+/// Names that reach for files, variables, other modules or the clock, wherever they are bound.
+const REACHING: [&str; 30] = [
+    "__builtins__",
+    "__file__",
+    "__import__",
+    "__loader__",
+    "__path__",
+    "__spec__",
+    "breakpoint",
+    "builtins",
+    "cpp_extension",
+    "environ",
+    "eval",
+    "exec",
+    "fromfile",
+    "genfromtxt",
+    "getenv",
+    "globals",
+    "hub",
+    "import_module",
+    "importlib",
+    "input",
+    "load_library",
+    "load_state_dict_from_url",
+    "loadtxt",
+    "memmap",
+    "open",
+    "open_memmap",
+    "os",
+    "serialization",
+    "sys",
+    "vars",
+];
+
+/// Where a text does not parse, or may reach for something else, the answer is no.
+pub fn rests_on_itself(text: &str, model: &SourceModel) -> bool {
+    if !model.imports.iter().all(|module| PLAIN_MODULES.contains(&module.as_str())) {
+        return false;
+    }
+    let Some(tree) = parse_tree(text).filter(|tree| !tree.root_node().has_error()) else { return false };
+    let mut has_reached = false;
+    walk(tree.root_node(), |node| {
+        has_reached |= node.kind() == "identifier" && reaches(node, text);
+        if has_reached { Walk::Skip } else { Walk::Into }
+    });
+    !has_reached
+}
+
+fn reaches(name: Node<'_>, text: &str) -> bool {
+    let words = |node: Node<'_>| text.get(node.byte_range()).unwrap_or_default();
+    match words(name) {
+        // `tl.load` is of a kernel; `torch.load`, `np.load` and a bare one read files.
+        "load" => {
+            let object = name.parent().filter(|parent| parent.kind() == "attribute");
+            let object = object.and_then(|parent| parent.child_by_field_name("object")).map(words);
+            !object.is_some_and(|object| matches!(object, "tl" | "language" | "triton.language" | "gl"))
+        }
+        word => REACHING.contains(&word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::parse;
+
+    fn is_alone(text: &str) -> bool {
+        rests_on_itself(text, &parse(text))
+    }
+
+    #[test]
+    fn a_kernel_of_torch_and_triton_rests_on_itself() {
+        let text = "import math\nimport torch\nimport triton\nimport triton.language as tl\n\
+                    @triton.jit\ndef k(x, y, N: tl.constexpr):\n    # open the door, load it\n    \
+                    tl.store(y, tl.load(x))\n\ndef f(x):\n    'open, eval'\n    y = torch.empty_like(x)\n    \
+                    k[(1,)](x, y, math.ceil(4))\n    return y\n";
+        assert!(is_alone(text));
+        assert!(is_alone(&text.replace("tl.load", "triton.language.load")));
+    }
+
+    #[test]
+    fn what_reaches_for_something_else_does_not() {
+        for line in [
+            "import helpers",
+            "from . import helpers",
+            "from .helpers import f",
+            "import os",
+            "import sys",
+            "import numpy as np; w = np.load('w.npy')",
+            "import torch; w = torch.load('w.pt')",
+            "from torch import load; w = load('w.pt')",
+            "import numpy; w = numpy.fromfile('w')",
+            "w = open('w').read()",
+            "m = __import__('helpers')",
+            "import importlib; m = importlib.import_module('helpers')",
+            "exec(text)",
+            "x = eval('1')",
+            "from torch.utils import cpp_extension",
+            "import torch; torch.ops.load_library('x.so')",
+            "import torch; m = torch.hub.get_dir()",
+            "import random",
+            "import time",
+            "n = f'{open(1)}'",
+            "def broken(:",
+        ] {
+            assert!(!is_alone(&format!("import triton\n{line}\n")), "{line}");
+        }
+    }
+}
