@@ -365,7 +365,7 @@ fn a_row_that_makes_no_sense_is_no_verdict() {
     let wrong = SILU.replace("tl.sigmoid(value)", "tl.sigmoid(1.02 * value)");
     let of_another_text = kept.0.replace(
         &blake3::hash(SILU.as_bytes()).to_hex().to_string(),
-        &blake3::hash(wrong.as_bytes()).to_hex().to_string(),
+        &blake3::hash(wrong.as_bytes()).to_hex(),
     );
     assert_ne!(of_another_text, kept.0);
     for record in ["", "{}", &kept.0[..kept.0.len() / 2], &of_another_text] {
