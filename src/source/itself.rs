@@ -1,9 +1,8 @@
 //! Whether what a text does depends on nothing but itself and the packages that it imports by name.
 
-use tree_sitter::Node;
+use tree_sitter::{Node, Parser};
 
 use super::SourceModel;
-use super::syntax::{Walk, parse_tree, walk};
 
 /// Modules of which only the installed version decides what they do.
 const PLAIN_MODULES: [&str; 14] = [
@@ -62,13 +61,26 @@ pub fn rests_on_itself(text: &str, model: &SourceModel) -> bool {
     if !model.imports.iter().all(|module| PLAIN_MODULES.contains(&module.as_str())) {
         return false;
     }
-    let Some(tree) = parse_tree(text).filter(|tree| !tree.root_node().has_error()) else { return false };
-    let mut has_reached = false;
-    walk(tree.root_node(), |node| {
-        has_reached |= node.kind() == "identifier" && reaches(node, text);
-        if has_reached { Walk::Skip } else { Walk::Into }
-    });
-    !has_reached
+    let mut parser = Parser::new();
+    let tree = match parser.set_language(&tree_sitter_python::LANGUAGE.into()) {
+        Ok(()) => parser.parse(text, None),
+        Err(_) => None,
+    };
+    let Some(tree) = tree.filter(|tree| !tree.root_node().has_error()) else { return false };
+    let mut cursor = tree.root_node().walk();
+    loop {
+        if cursor.node().kind() == "identifier" && reaches(cursor.node(), text) {
+            return false;
+        }
+        if cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return true;
+            }
+        }
+    }
 }
 
 fn reaches(name: Node<'_>, text: &str) -> bool {
