@@ -236,6 +236,7 @@ pub(crate) fn is_refused(report: &Report) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::check::{BoxFuture, CheckOptions};
     use serde_json::json;
 
     /// Only one of all that may be said opens the gate.
@@ -261,5 +262,46 @@ mod tests {
             assert_eq!((authority, told.is_some()), (expected, is_told), "{options} {client_asks}");
         }
         assert_eq!(Authority::of(None, false), (Authority::User, None));
+    }
+
+    /// Fails whoever asks it.
+    struct Untouched;
+
+    impl Checker for Untouched {
+        fn check<'a>(
+            &'a self,
+            _: CheckRequest,
+            _: UnboundedSender<CheckEvent>,
+            _: CancellationToken,
+        ) -> BoxFuture<'a, Report> {
+            panic!("a check was run")
+        }
+
+        fn recall(&self, _: CheckRequest) -> BoxFuture<'_, Option<Earlier>> {
+            panic!("an earlier check was asked for")
+        }
+
+        fn still_stands(&self, _: CheckRequest, _: Arc<Report>) -> BoxFuture<'_, bool> {
+            panic!("the environment was looked at")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_gate_asks_the_checker_nothing() {
+        for authority in [Authority::Editor { trusts: false }, Authority::User] {
+            let mut gate = Gate::new(Arc::new(Untouched), None);
+            gate.set(authority, vec![PathBuf::from("/w")]);
+            let request = CheckRequest {
+                path: PathBuf::from("/w/kernel.py"),
+                text: "x = 1\n".into(),
+                python: None,
+                options: CheckOptions::default(),
+            };
+            let (events, _) = tokio::sync::mpsc::unbounded_channel();
+            let report = gate.executor().check(request.clone(), events, CancellationToken::new()).await;
+            assert!(is_refused(&report));
+            assert!(gate.executor().recall(request.clone()).await.is_none());
+            assert!(!gate.executor().still_stands(request, Arc::new(report)).await);
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! All state of the language server. The main loop owns it; nobody else mutates it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -74,8 +73,8 @@ pub(crate) struct Context {
     pub(crate) timing: Timing,
     /// Cancelled when the client's process is gone.
     pub(crate) parent_gone: CancellationToken,
-    /// The client shows the status: whoever looks at the loop from outside may send it.
-    pub(crate) tells_status: Arc<AtomicBool>,
+    /// The status that the client shows, if it shows one: whoever looks at the loop from outside may send another.
+    pub(crate) last_status: Arc<Mutex<Option<ServerStatusParams>>>,
 }
 
 pub(crate) struct GlobalState {
@@ -223,9 +222,9 @@ impl GlobalState {
         if !self.client.server_status || !self.initialized {
             return;
         }
-        self.context.tells_status.store(true, Ordering::Relaxed);
         let status = self.current_status();
         if self.status.as_ref() != Some(&status) {
+            *self.context.last_status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.clone());
             self.context.outbox.send(Outgoing::Status(status.clone()));
             self.status = Some(status);
         }

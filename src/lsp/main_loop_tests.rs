@@ -15,6 +15,7 @@ use crate::lsp::Timing;
 use crate::lsp::backend::Backend;
 use crate::lsp::event::EventSender;
 use crate::lsp::ext::{Health, ServerStatusParams};
+use crate::lsp::gate::Gate;
 use crate::lsp::outbox::{Outbox, Outgoing};
 
 struct NoChecks;
@@ -58,16 +59,18 @@ impl Loop {
             events: events.clone(),
             outbox,
             workers: runtime.handle().clone(),
-            checker: Arc::new(NoChecks),
+            gate: Gate::new(Arc::new(NoChecks), None),
             timing,
             parent_gone: tokio_util::sync::CancellationToken::new(),
-            tells_status: Arc::default(),
+            last_status: Arc::default(),
         };
         let ended = spawn(context, received).expect("a thread");
-        let capabilities = serde_json::json!({"experimental": {"serverStatusNotification": true}});
+        let experimental = serde_json::json!({"serverStatusNotification": true, "workspaceTrust": true});
+        let capabilities = serde_json::json!({"experimental": experimental});
         let capabilities = serde_json::from_value(capabilities).expect("capabilities");
         let mut this = Self { runtime, events, messages, ended: Some(ended) };
-        let params = InitializeParams { capabilities, ..InitializeParams::default() };
+        let initialization_options = Some(serde_json::json!({"untrustedWorkspace": false}));
+        let params = InitializeParams { capabilities, initialization_options, ..InitializeParams::default() };
         this.ask(|backend| async move { backend.initialize(params).await }).expect("it answers");
         this.send(Event::Notification(Notification::Initialized));
         assert!(matches!(this.next(), Outgoing::Status(_)), "the first status");

@@ -1,6 +1,8 @@
 //! What is done when a handler panics or a turn hangs: the server goes on with a state that holds together, and the user
 //! is told once.
 
+use std::sync::{Arc, PoisonError};
+
 use tower_lsp::ls_types::{MessageType, Uri};
 
 use super::event::Subject;
@@ -39,14 +41,15 @@ impl GlobalState {
     /// one it was.
     pub(crate) fn on_stuck(&self) -> OnStuck {
         let (outbox, limit) = (self.context.outbox.clone(), self.context.timing.stuck_turn);
-        let (aborts, tells) = (self.context.timing.abort_when_stuck, self.context.tells_status.clone());
+        let (aborts, last) = (self.context.timing.abort_when_stuck, Arc::clone(&self.context.last_status));
         Box::new(move |event| {
             tracing::error!(event, limit_ms = limit.as_millis(), "a turn of the main loop does not end");
-            if tells.load(std::sync::atomic::Ordering::Relaxed) {
+            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(last) = last {
                 let message =
                     format!("warpsmith does not answer: it has been busy with {event} for over {limit:?}");
-                let status =
-                    ServerStatusParams { health: Health::Warning, quiescent: false, message: Some(message) };
+                let (health, quiescent, message) = (Health::Warning, false, Some(message));
+                let status = ServerStatusParams { health, quiescent, message, ..last };
                 outbox.send(Outgoing::Status(status));
             }
             if aborts {

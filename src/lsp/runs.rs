@@ -209,7 +209,7 @@ impl GlobalState {
         let is_it = self.active.as_ref().is_some_and(|run| run.job.generation == generation);
         if is_it {
             self.abort_active_run();
-            if let Some(job) = self.end_active("dropped")
+            if let Some((job, _)) = self.end_active("dropped")
                 && let Some(file) = self.files.get_mut(&job.uri)
             {
                 file.run.take_if(|run| run.job.generation == generation);

@@ -100,7 +100,7 @@ where
         gate: Gate::new(checker, trust),
         timing,
         parent_gone: parent_gone.clone(),
-        tells_status: Arc::default(),
+        last_status: Arc::default(),
     };
     let mut ended = main_loop::spawn(context, received).context("the main loop could not be started")?;
 

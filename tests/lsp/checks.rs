@@ -233,11 +233,17 @@ fn a_panic_in_the_checker_is_said_and_the_server_lives() {
     server.save(&uri, Some(COPY));
     server.next_check().panic();
     server.lens_until(&uri, "– could not run: warpsmith itself failed: on purpose");
+    expect_statuses(&mut server, [(Health::Ok, false), (Health::Error, true)]);
     server.save(&uri, Some(COPY));
     server.next_check().finish(passed_report());
     server.lens_until(&uri, PASSED);
+    expect_statuses(&mut server, [(Health::Error, false), (Health::Ok, true)]);
+}
 
-    let expected = [(Health::Ok, false), (Health::Error, true), (Health::Error, false), (Health::Ok, true)];
+/// The next two, whether each is quiescent. They are awaited before anything else is done: what happens in one turn of
+/// the server has one status.
+#[track_caller]
+fn expect_statuses(server: &mut Server, expected: [(Health, bool); 2]) {
     for (health, quiescent) in expected {
         let status = server.notification::<ServerStatus>();
         assert_eq!((status.health, status.quiescent), (health, quiescent));
