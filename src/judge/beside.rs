@@ -3,7 +3,7 @@
 //! A kernel whose programs race, or that reads past the end of a tensor into memory that happens to hold the right
 //! thing, passes on a GPU whenever luck has it. So the small shapes run in Triton's interpreter at the same time, on a
 //! core that the GPU does not need, and what its shadow memory sees counts against the case, whatever the GPU said. Values
-//! are not compared there: the hardware's own were.
+//! are compared there only for the orders of programs: the hardware's own were.
 
 use super::case::Case;
 use super::check::CheckOptions;

@@ -31,6 +31,9 @@ impl<W: Worker> CheckRun<'_, W> {
         if !comparable || !right_form {
             return Ended::Ran { ran, compared: None };
         }
+        if !self.compares && case.stage != Stage::Determinism {
+            return Ended::Ran { ran, compared: Some(Compared::default()) };
+        }
         let Some(Variant { definition, .. }) = self.variant(case) else {
             return judge_ended(format!("nobody knows the Definition `{}`", case.definition));
         };

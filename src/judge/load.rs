@@ -99,19 +99,24 @@ impl<W: Worker> CheckRun<'_, W> {
     }
 
     pub(super) async fn open(&self) -> Result<Candidate, Stop> {
-        self.open_as(false).await
+        self.open_as(|open| open).await
     }
 
     /// As [`Self::open`], on a GPU with every launch waited for.
     pub(super) async fn open_blocking(&self) -> Result<Candidate, Stop> {
-        self.open_as(true).await
+        self.open_as(|open| Open { blocking: true, ..open }).await
     }
 
-    async fn open_as(&self, blocking: bool) -> Result<Candidate, Stop> {
+    /// As [`Self::open`], of a process that is timed.
+    pub(super) async fn open_for_timing(&self) -> Result<Candidate, Stop> {
+        self.open_as(|open| Open { for_timing: true, ..open }).await
+    }
+
+    async fn open_as(&self, manner: fn(Open) -> Open) -> Result<Candidate, Stop> {
         let runner = fresh_name("r");
         let role = module_role(self.oracle, ModuleSide::Candidate, self.means);
         let open = open_request(self.source, &self.oracle.entry, &runner, self.means, role);
-        let request = Request::Open(Open { blocking, ..open });
+        let request = Request::Open(manner(open));
         let finding = match self.cancellable(&runner, self.worker.request(request)).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => match self.signature_problem(&opened.parameters) {
@@ -192,6 +197,7 @@ pub(super) fn open_request(
         search_paths: source.search_paths.clone(),
         environment: Default::default(),
         blocking: false,
+        for_timing: false,
         limits: Limits {
             import_wall_s: IMPORT_WALL_S,
             address_space_bytes: ADDRESS_SPACE_BYTES,

@@ -76,6 +76,8 @@ pub(super) struct CheckRun<'a, W> {
     /// Or one for each size of a problem that draws its inputs.
     pub(super) modules: &'a [ModuleRun],
     pub(super) means: &'a Means,
+    /// Whether values are compared; beside a GPU its own were.
+    pub(super) compares: bool,
     pub(super) seed: u64,
     /// When the check began.
     pub(super) began: Instant,

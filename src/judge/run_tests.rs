@@ -223,6 +223,7 @@ async fn in_check<T>(
         foreign: None,
         modules: &[],
         means,
+        compares: true,
         seed: 7,
         began: Instant::now(),
         events: &events,

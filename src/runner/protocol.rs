@@ -122,6 +122,9 @@ pub struct Open {
     pub environment: BTreeMap<String, String>,
     /// On a GPU: the host waits for every launch, so that an error is told at the launch it belongs to.
     pub blocking: bool,
+    /// It is to be timed, or timed against: no other process is started in place of the spare that it takes until it is
+    /// closed, because the context that opens would be waited for.
+    pub for_timing: bool,
     pub limits: Limits,
     /// The entry is a class of a KernelBench problem.
     pub module: Option<ModuleRole>,

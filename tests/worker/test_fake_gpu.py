@@ -1,10 +1,11 @@
 """Whole cases on a pretended GPU (see `fake_gpu.py`): how a worker on a device is put together."""
 
+import time
 import unittest
 from pathlib import Path
 from typing import Any
 
-from .client import DOUBLE, SOFTMAX, Worker, output, tensor
+from .client import DOUBLE, SOFTMAX, Worker, output, processes_below, tensor
 
 DEVICE = ("cuda:0", "GPU-fake")
 FAKE = Path(__file__).with_name("fake_gpu.py")
@@ -48,6 +49,22 @@ class OnFakeGpu(unittest.TestCase):
             _, compared = self.ran(worker, wrong)
             self.assertEqual(compared["outputs"][0]["violations"], 1)
             self.assertEqual(compared["inputs_changed"], ["x"])
+
+    def test_no_context_opens_while_something_is_timed(self) -> None:
+        worker = self.started()
+        opened = [worker.fresh("runner") for _ in range(3)]
+        for runner in opened[:2]:
+            self.assertIn("done", worker.open_source(RIGHT, runner, for_timing=True))
+        # The zygote, the judge, and the two that were spares.
+        self.assertEqual(len(processes_below(worker.process.pid)), 4)
+        for runner in opened[:2]:
+            self.assertEqual(worker.ask("close", runner=runner)["done"], {})
+        # What was taken is there again, and one more for what is judged; it is forked after the answer.
+        self.assertIn("done", worker.open_source(RIGHT, opened[2]))
+        until = time.monotonic() + 60
+        while (count := len(processes_below(worker.process.pid))) != 5 and time.monotonic() < until:
+            time.sleep(0.02)
+        self.assertEqual(count, 5)
 
     def test_compiling_ahead_runs_the_entry_and_says_nothing(self) -> None:
         worker = self.started()

@@ -110,6 +110,20 @@ class Events(unittest.TestCase):
         # It is what both clocks see of calls in a row.
         self.assertAlmostEqual(sampler.claim(100, empty=False)["claimed_us"] / 100, 40, delta=1)
 
+    def test_a_host_that_becomes_slower_is_hidden_too(self) -> None:
+        clock = ModelClock()
+        host_us = [15.0]
+
+        def call() -> None:
+            clock.host(host_us[0])
+            clock.submit(25)
+
+        sampler = decided(clock, call)
+        self.assertFalse(sampler.is_paced_by_host)
+        host_us[0] = 32.0
+        for name in ("cold_us", "warm_us"):
+            self.assertAlmostEqual(sampler.sample(20, 20)[name], 25, delta=2)
+
     def test_what_two_events_take_is_told(self) -> None:
         clock = ModelClock(event_us=1.5)
         sampler = decided(clock, kernel(clock, 10, 100))

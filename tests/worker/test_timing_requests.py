@@ -72,7 +72,7 @@ class TimeRequest(unittest.TestCase):
         supervisor = self.supervisor = SimpleNamespace(
             cases=Cases(),
             device=SimpleNamespace(name="cuda:0"),
-            spare=None,
+            spares=[],
             runners={"k": self.candidate, "b": self.baseline},
             judge=self.judge,
             reply=lambda request, outcome: self.replies.append({"id": request["id"], **outcome}),
@@ -110,18 +110,19 @@ class TimeRequest(unittest.TestCase):
         # A run has to put the poison back.
         self.assertEqual(self.case.runs, 1)
 
-    def test_a_spare_that_opens_its_context_is_waited_for(self) -> None:
+    def test_spares_that_open_their_contexts_are_waited_for(self) -> None:
         for dies in (False, True):
             self.setUp()
-            spare = self.supervisor.spare = PaperRunner()
-            spare.hold_op = "time-close"
+            spares = self.supervisor.spares = [PaperRunner(), PaperRunner()]
+            for spare in spares:
+                spare.hold_op = "time-close"
             self.ask()
             self.requests.serve({"id": 9, "op": "ceilings", "wall_s": 5.0})
-            self.assertEqual((self.candidate.jobs, self.judge.jobs), ([], []))
-            first, second = spare.jobs
             outcome = {"died": {"reason": "exit"}} if dies else {"done": {}}
-            first.on_outcome(outcome, [])
-            second.on_outcome(outcome, [])
+            for spare in spares:
+                self.assertEqual((self.candidate.jobs, self.judge.jobs), ([], []))
+                for job in spare.jobs:
+                    job.on_outcome(outcome, [])
             self.assertEqual([job.op for job in self.judge.jobs], ["rearm", "ceilings"])
             self.assertEqual([reply["id"] for reply in self.replies], [7, 9])
             self.assertIn("done", self.replies[0])

@@ -137,7 +137,8 @@ impl<W: Worker> CheckRun<'_, W> {
         let stop = |finding: Finding| Stop { finding: Some(finding), why: String::new() };
         let source = sources.source_of(path, text).map_err(|finding| stop(*finding))?;
         let runner = fresh_name("b");
-        let open: Open = open_request(&source, entry, &runner, self.means, None);
+        let open = open_request(&source, entry, &runner, self.means, None);
+        let open = Open { for_timing: true, ..open };
         let failed = match self.cancellable(&runner, self.worker.request(Request::Open(open))).await {
             Ok(Outcome::Done(value)) => match read::<Opened>(value) {
                 Ok(opened) => {

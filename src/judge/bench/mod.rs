@@ -122,8 +122,15 @@ impl<W: Worker> CheckRun<'_, W> {
         let began = Instant::now();
         let subject = Subject::new(&self.oracle.entry, of.definition, &of.case.axes, of.case.dtype);
         let missing = |code, why: String| NoTiming::new(Some(subject.clone()), code, why);
-        let candidate = self.open().await.map_err(|stop| missing(NoTimingCode::Failed, stop.reason()))?;
-        let prepared = match self.prepare(&of.case).await {
+        let (opened, prepared) = tokio::join!(self.open_for_timing(), self.prepare(&of.case));
+        let candidate = match opened {
+            Ok(candidate) => candidate,
+            Err(stop) => {
+                self.release(prepared.ok()).await;
+                return Err(missing(NoTimingCode::Failed, stop.reason()));
+            }
+        };
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(ended) => {
                 self.close(&candidate).await;

@@ -242,6 +242,7 @@ impl Scene {
             foreign: self.against_head.then_some(&foreign),
             modules: &[],
             means: &means,
+            compares: true,
             seed: 7,
             began: Instant::now(),
             events: &events,

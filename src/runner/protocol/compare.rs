@@ -62,7 +62,7 @@ pub struct ToleranceSpec {
 }
 
 /// Answer to [`Request::Compare`](super::Request::Compare): measurements, no verdict.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Compared {
     pub outputs: Vec<OutputErrors>,
     /// Inputs whose bytes are no longer those that the judge made.

@@ -79,16 +79,16 @@ class DeviceStart:
 
     def _probe(self, record: Message) -> None:
         """Let the first spare runner, which has run no user code, open memory of the judge."""
-        self.supervisor.ensure_spare()
-        runner = self.supervisor.spare
+        self.supervisor.ensure_spares()
+        runner = next(iter(self.supervisor.spares), None)
 
         def probed(outcome: Outcome, _descriptors: list[int]) -> None:
             told = outcome.get("done", {}).get("refused")
             if "done" in outcome and not told:
                 self._check_probe()
                 return
-            if self.supervisor.spare is runner:
-                self.supervisor.spare = None
+            if runner in self.supervisor.spares:
+                self.supervisor.spares.remove(runner)
             if runner is not None:
                 runner.stop("killed")
             self._use_host(f"a second process cannot open the judge's memory: {told or _told(outcome)}")

@@ -191,10 +191,10 @@ class Requests:
             # A spare has its context already, and it does not wait for launches.
             runner = self.supervisor.spawn(BLOCKING)
         else:
-            runner = self.supervisor.spare or self.supervisor.spawn("candidate")
-            self.supervisor.spare = None
+            runner = self.supervisor.take_spare()
         self.supervisor.runners[request["runner"]] = runner
         runner.limits = runner_limits
+        runner.is_for_timing = bool(request.get("for_timing"))
         runner.output.tail_bytes = runner_limits.output_tail_bytes
         runner.shown_paths = (request["text_path"], request["path"])
         message = _fields(request, "path", "text_path", "entry", "search_paths", "environment")
@@ -207,7 +207,7 @@ class Requests:
             if "done" not in outcome:
                 # Its file did not load: nothing more can be asked of it.
                 runner.stop("killed")
-            self.supervisor.ensure_spare()
+            self.supervisor.ensure_spares()
 
         runner.submit(Job("open", message, opened, wall_s=runner_limits.import_wall_s))
 
@@ -337,7 +337,7 @@ class Requests:
                 else:
                     ended(outcome)
 
-            self._when_spare_rests(
+            self._when_spares_rest(
                 lambda: self._judge_runner().submit(Job("rearm", {"case": case.name}, rearmed))
             )
 
@@ -349,17 +349,24 @@ class Requests:
             return
         message = {**_fields(request, "wall_s"), "bytes": request.get("bytes")}
         wall_s = float(request["wall_s"]) + _CEILINGS_GRACE_S
-        self._when_spare_rests(lambda: self._ask_judge(request, message, None, wall_s))
+        self._when_spares_rest(lambda: self._ask_judge(request, message, None, wall_s))
 
-    def _when_spare_rests(self, action: Callable[[], None]) -> None:
-        """Do it once the spare has opened its context, which would disturb what is measured meanwhile."""
-        spare = self.supervisor.spare
-        if spare is None:
+    def _when_spares_rest(self, action: Callable[[], None]) -> None:
+        """Do it once every spare has opened its context, which would disturb what is measured meanwhile."""
+        waited_for = len(self.supervisor.spares)
+        if waited_for == 0:
             action()
-        else:
+            return
+
+        def rests(_outcome: Outcome, _descriptors: list[int]) -> None:
+            nonlocal waited_for
+            waited_for -= 1
+            if waited_for == 0:
+                action()
+
+        for spare in list(self.supervisor.spares):
             # It answers this when it is through; there is nothing to close.
-            rests = Job("time-close", {}, lambda _outcome, _descriptors: action(), wall_s=_SPARE_WALL_S)
-            spare.submit(rests)
+            spare.submit(Job("time-close", {}, rests, wall_s=_SPARE_WALL_S))
 
     def _with_case(self, request: Request, action: Callable[[Case], None]) -> None:
         """Do it once the case is prepared; a case that could not be prepared says why."""
@@ -388,6 +395,7 @@ class Requests:
 
         def gone() -> None:
             self.supervisor.when_swept(lambda: self.supervisor.reply(request, {"done": {}}))
+            self.supervisor.ensure_spares()
 
         if runner.death is not None:
             gone()

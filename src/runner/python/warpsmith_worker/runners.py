@@ -128,6 +128,8 @@ class Runner:
         self.deadline: float | None = None
         self.stop_reason: str | None = None
         """Why we killed it: `timeout`, `memory`, `killed` or `exit` (it broke the protocol)."""
+        self.is_for_timing = False
+        """No spare is started before it is closed."""
         self.oom_kills_before = procfs.oom_kills()
         self.note = ""
         """A sentence of ours that goes under its output."""

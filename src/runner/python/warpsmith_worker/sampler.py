@@ -50,6 +50,8 @@ _EMPTY_PAIRS = 9
 _FLUSHES = 5
 # Two measurements of the same thing differ by as much.
 _HOST_MARGIN = 1.1
+# A call that takes so many times as long as the host hides it, also when the host is slower than it was.
+_SURELY_LONGER = 4.0
 
 # Below it an event, of about 1 µs, is too coarse a clock.
 GRAPH_BELOW_US = 20.0
@@ -307,7 +309,7 @@ class Sampler:
         return {"cold_us": max(cold_us, 0.0), "warm_us": max(warm_us, 0.0), "empty_us": max(empty_us, 0.0)}
 
     def _warm(self, count: int) -> float:
-        if not self.is_paced_by_host:
+        if self.call_us > _SURELY_LONGER * self.host_us:
             return self._batch(count)[0]
         # The host submits all of them while the GPU is busy with something else.
         count = min(count, _MOST_LED_CALLS)

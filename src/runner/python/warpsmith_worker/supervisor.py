@@ -31,6 +31,9 @@ _SWEEP_EVERY_S = 0.01
 _SWEEP_AT_MOST_S = 2.0
 _GOODBYE_AT_MOST_S = 2.5
 _MOST_ZYGOTE_DEATHS = 3
+_SPARES = 1
+# A time needs two processes at once, and a context takes a quarter of a second.
+_SPARES_ON_A_GPU = 2
 # Of a socket whose process ended, so that what it said before counts.
 _LAST_READS = 64
 
@@ -72,7 +75,8 @@ class Supervisor:
         self.zygote_deaths = 0
         self.own_files = own_files.digest()
         self.judge: Runner | None = None
-        self.spare: Runner | None = None
+        self.spares: list[Runner] = []
+        """Warm and unused; on a GPU with a context."""
         self.runners: dict[str, Runner] = {}
         self.by_name: dict[str, Runner] = {}
         """Every live runner by the name that the zygote knows."""
@@ -262,7 +266,7 @@ class Supervisor:
         """Runners can be forked from now on."""
         self.is_warm = True
         self._say(message)
-        self.ensure_spare()
+        self.ensure_spares()
         waiting, self.waiting_for_warm = self.waiting_for_warm, []
         for request in waiting:
             self.requests.serve(request)
@@ -289,9 +293,18 @@ class Supervisor:
         )
         return runner
 
-    def ensure_spare(self) -> None:
-        if self.spare is None and self.zygote is not None and self.zygote.is_warm:
-            self.spare = self.spawn("candidate")
+    def take_spare(self) -> Runner:
+        """The spare that was started first, or without any a new process."""
+        return self.spares.pop(0) if self.spares else self.spawn("candidate")
+
+    def ensure_spares(self) -> None:
+        """Start what is missing, unless a context that opens would be waited for."""
+        if self.zygote is None or not self.zygote.is_warm:
+            return
+        if any(runner.is_for_timing for runner in self.runners.values()):
+            return
+        while len(self.spares) < (_SPARES if self.device is None else _SPARES_ON_A_GPU):
+            self.spares.append(self.spawn("candidate"))
 
     def _read_output(self, runner: Runner) -> None:
         runner.output.read()
@@ -357,8 +370,8 @@ class Supervisor:
             if source in self.selector.get_map():
                 self.selector.unregister(source)
         del self.by_name[runner.name]
-        if runner is self.spare:
-            self.spare = None
+        if runner in self.spares:
+            self.spares.remove(runner)
         if runner is self.judge:
             self.judge = None
             outcome = outcome or _end_of_judge(runner, signal_number, status)
