@@ -39,6 +39,8 @@ COLD_REPEATS = 5
 WARM_REPEATS = 5
 STAGE_REPEATS = 3
 CHECK_LIMIT_S = 120
+# Nobody saves sooner after a verdict; the processes that the check before used are replaced meanwhile.
+PAUSE_S = 2.0
 
 
 def spread(values_ms: list[float]) -> dict[str, float]:
@@ -106,8 +108,10 @@ def measure_server(binary: str, environment: dict[str, str]) -> dict[str, Any]:
         editor.open(file, right)
         for repeat in range(WARM_REPEATS + 1):
             # The repeat's number makes each text new: an unchanged one is answered from memory.
+            time.sleep(PAUSE_S)
             saved = editor.save(file, f"{wrong}\n\nREPEAT = {repeat}\n", 2 * repeat + 2)
             at = editor.wait(lambda message: is_verdict(message, errors=True), CHECK_LIMIT_S)
+            time.sleep(PAUSE_S)
             saved_again = editor.save(file, f"{right}\n\nREPEAT = {repeat}\n", 2 * repeat + 3)
             cleared = editor.wait(lambda message: is_verdict(message, errors=False), CHECK_LIMIT_S)
             if repeat > 0:
