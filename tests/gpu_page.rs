@@ -1,6 +1,6 @@
 //! `docs/gpu.md` says what the program does: its examples are what the program writes, its words are the program's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -73,6 +73,39 @@ fn recorded_times_are_written_as_the_pages_show_them() {
         "the help lacks {}",
         text::title(&timings[0])
     );
+}
+
+/// Rows of a record of `tests/gpu/starters.py` in which another project's starter was timed, by what they are of.
+fn starters(path: &str) -> BTreeMap<String, serde_json::Value> {
+    let record: serde_json::Value = serde_json::from_str(&read(path)).expect("a record");
+    let rows = record["rows"].as_array().expect("rows").iter();
+    let beside = rows.filter(|row| row["sides"].get("autokernel").is_some());
+    beside
+        .map(|row| (format!("{} {} {}", row["definition"], row["size"], row["dtype"]), row.clone()))
+        .collect()
+}
+
+#[test]
+fn the_table_of_the_starters_is_that_of_their_records() {
+    let page = read("docs/gpu.md");
+    let page = section(&page, "## The starters on an H200");
+    let mut rows = starters("tests/gpu/results/starters.json");
+    assert!(rows.len() > 20, "{}", rows.len());
+    rows.extend(starters("tests/gpu/results/starters_attention.json"));
+    let shown = |us: f64| if us >= 100.0 { format!("{us:.0}") } else { format!("{us:.1}") };
+    for row in rows.values() {
+        let us = |side: &str| row["sides"][side]["us"].as_f64();
+        let strongest = us("torch").or(us("eager"));
+        let sides = [us("ours"), strongest, us("eager"), us("autokernel"), us("copy")];
+        let cells: Vec<String> = sides.map(|us| shown(us.expect("a time"))).to_vec();
+        let axes = row["axes"].as_object().expect("axes").iter();
+        let axes: Vec<String> = axes.map(|(axis, length)| format!("{axis}={length}")).collect();
+        let name = row["definition"].as_str().expect("a name");
+        let line = format!("| `{name}` {} | {} |", axes.join(" "), cells.join(" | "));
+        assert!(page.lines().any(|known| known == line), "docs/gpu.md lacks {line}");
+    }
+    let in_page = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(in_page, rows.len(), "and no other row");
 }
 
 #[test]
