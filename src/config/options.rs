@@ -18,7 +18,7 @@ const PREFIX: &str = "warpsmith";
 #[serde(rename_all = "lowercase")]
 pub enum OnSave {
     Off,
-    /// Nothing is compiled yet: the static part of a check is what every edit gets anyway.
+    /// As `off`: the static part of a check is what every edit gets anyway.
     Static,
     #[default]
     Quick,

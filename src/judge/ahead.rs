@@ -28,11 +28,19 @@ const MOST_LANES: usize = 8;
 const OTHER_CORES: usize = 3;
 /// All of these processes together may have this part of what the judged one may have of the GPU.
 const PART_OF_MEMORY: u64 = 4;
+/// What the context of one of them takes of a GPU, generously.
+const CONTEXT_BYTES: u64 = 1 << 29;
 
-/// How many processes go ahead on this machine; one alone would hardly be faster than the judged one.
-pub(super) fn lanes() -> usize {
+/// How many processes go ahead on this machine, whose GPU has so many bytes for the judged process; one alone would
+/// hardly be faster than that.
+pub(super) fn lanes(device_bytes: u64) -> usize {
     let cores = available_parallelism().map_or(1, usize::from);
-    let lanes = cores.saturating_sub(OTHER_CORES).min(MOST_LANES);
+    lanes_of(cores, device_bytes)
+}
+
+fn lanes_of(cores: usize, device_bytes: u64) -> usize {
+    let room = usize::try_from(device_bytes / PART_OF_MEMORY / CONTEXT_BYTES).unwrap_or(MOST_LANES);
+    let lanes = cores.saturating_sub(OTHER_CORES).min(room).min(MOST_LANES);
     if lanes < 2 { 0 } else { lanes }
 }
 
@@ -127,5 +135,26 @@ impl<W: Worker> CheckRun<'_, W> {
             arguments: self.arguments(variant, parameters),
             wall_s: self.means.case_wall_s(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lanes_of;
+
+    #[test]
+    fn processes_have_cores_and_room_on_the_gpu() {
+        let gib = 1 << 30;
+        let cases = [
+            (16, 56 * gib, 8),
+            (16, 9 * gib, 4),
+            (16, 3 * gib, 0),
+            (6, 56 * gib, 3),
+            (4, 56 * gib, 0),
+            (16, 0, 0),
+        ];
+        for (cores, device_bytes, lanes) in cases {
+            assert_eq!(lanes_of(cores, device_bytes), lanes, "{cores} cores, {device_bytes} bytes");
+        }
     }
 }

@@ -138,7 +138,7 @@ fn assess_run(
             Code::NotLaunched,
             "the entry returned without launching a Triton kernel, so no kernel was judged".to_owned(),
         ));
-    } else if let Some(called) = circumstances.own_calls(&ran) {
+    } else if has_elements && let Some(called) = circumstances.own_calls(&ran) {
         record.findings.push(Finding::plain(
             Code::Delegated,
             format!(
@@ -173,6 +173,10 @@ fn assess_run(
     record.launches = ran.launches;
 }
 
+/// Why a case is not run for which the memory was not there.
+pub(super) const NO_ROOM: &str =
+    "the free memory of the GPU does not hold this size and its float64 reference";
+
 /// Why this case says nothing about the kernel although nothing is wrong with it: it belongs under what was
 /// not run. Large shapes run some programs only, which cannot be compared when several launches, or PyTorch,
 /// made the outputs; and tensors larger than memory cannot be copied, nor their whole length be gone through.
@@ -187,9 +191,7 @@ pub(super) fn beyond_a_sample(record: &CaseRecord, is_large: bool) -> Option<&'s
         return Some("the entry says that it does not take an axis of this length");
     }
     match record.case.coverage {
-        _ if is_large && only(&[Code::OutOfMemory]) => {
-            Some("the free memory of the GPU does not hold this size and its float64 reference")
-        }
+        _ if is_large && only(&[Code::OutOfMemory]) => Some(NO_ROOM),
         Coverage::Sampled if only(&[Code::NotComparable]) => Some(
             "only some of its programs can be run here, and its outputs are not made by one launch alone",
         ),

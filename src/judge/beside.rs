@@ -3,7 +3,7 @@
 //! A kernel whose programs race, or that reads past the end of a tensor into memory that happens to hold the right
 //! thing, passes on a GPU whenever luck has it. So the small shapes run in Triton's interpreter at the same time, on a
 //! core that the GPU does not need, and what its shadow memory sees counts against the case, whatever the GPU said. Values
-//! are compared there only for the orders of programs: the hardware's own were.
+//! are not compared there: the hardware's own were.
 
 use super::case::Case;
 use super::check::CheckOptions;
@@ -14,7 +14,7 @@ use super::{NotRun, Stage, Verdict};
 use crate::spec::Definition;
 
 /// What it looks for, as it stands in the line that says that it could not.
-const WHAT: &str = "races, bounds, int32 offsets and unset memory";
+pub(super) const WHAT: &str = "races, bounds, int32 offsets and unset memory";
 /// What only shadow memory sees. Whatever else goes wrong in the interpreter may be a thing that it lacks.
 const SEEN_THERE: [Code; 5] =
     [Code::OutOfBounds, Code::Race, Code::DuplicateStore, Code::IntegerOverflow, Code::UninitialisedRead];
@@ -182,11 +182,11 @@ mod tests {
     /// Where its first case does not pass it looks at no other, and that is told.
     #[test]
     fn an_interpreter_that_stopped_at_smoke_is_told() {
-        let mut smoke = record(1, Verdict::Wrong, &[Code::Mismatch]);
+        let mut smoke = record(1, Verdict::Wrong, &[Code::Raised]);
         smoke.case.stage = Stage::Smoke;
         let outcomes = merged(vec![record(1, Verdict::Passed, &[])], Ok(vec![smoke]));
         assert_eq!(told(&outcomes), [(Verdict::Passed, vec![])]);
-        assert_eq!(outcomes.not_run[0].why, "the interpreter could not look: mismatch");
+        assert_eq!(outcomes.not_run[0].why, "the interpreter could not look: raised");
     }
 
     /// That nobody looked is told, whatever the reason.

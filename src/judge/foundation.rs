@@ -16,25 +16,36 @@ use crate::toolchain::python::{PythonEnvironment, Standing};
 use crate::toolchain::{Places, Surroundings};
 
 /// Beginnings of the variables that change what Python, torch, Triton, CUDA or we do.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 29] = [
+    "ATEN_",
     "CC",
+    "CONDA_",
     "CUBLAS",
     "CUDA",
+    "CUDNN",
     "CXX",
+    "DISABLE_",
+    "DNNL_",
     "FIB_",
     "FLASHINFER_",
+    "GOMP_",
     "KMP_",
     "LD_",
+    "LLVM_",
     "MKL_",
+    "MLIR_",
     "NVIDIA_",
+    "NVPTX_",
     "OMP_",
+    "ONEDNN_",
     "OPENBLAS_",
+    "PTXAS_",
     "PYTHON",
     "PYTORCH_",
     "TORCH",
     "TRITON",
+    "USE_IR_LOC",
     "VIRTUAL_ENV",
-    "CONDA_",
 ];
 
 /// See the module's documentation.
@@ -191,6 +202,11 @@ mod tests {
         };
         assert_ne!(with("TRITON_INTERPRET", "1"), with("TRITON_INTERPRET", "0"));
         assert_ne!(with("NVIDIA_TF32_OVERRIDE", "1"), with("CUDA_VISIBLE_DEVICES", "1"));
+        for name in
+            ["PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "LLVM_IR_ENABLE_DUMP", "MLIR_ENABLE_DUMP", "USE_IR_LOC"]
+        {
+            assert_ne!(with(name, "1"), with(name, "0"), "{name}");
+        }
         assert_eq!(with("COLUMNS", "80"), with("TERM", "xterm"));
     }
 }

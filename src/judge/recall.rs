@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::foundation::{Foundation, is_plain};
 use super::timing::NoTimingCode;
 use super::verdict::real_path;
-use super::{Report, Verdict};
+use super::{NotRun, Report, Verdict, assess, beside};
 use crate::source::{self, SourceModel};
 use crate::store::ReportEntry;
 use crate::toolchain::Places;
@@ -29,6 +29,8 @@ impl Report {
         self.verdict != Verdict::CouldNotRun
             // Whatever was compared with HEAD: there may be another by now.
             && !self.compares_with_head()
+            // The interpreter may be able to look now, and the memory may be there.
+            && !self.judgements().iter().flat_map(|part| &part.not_run).any(is_passing)
             // Nobody else may be using the GPU any more.
             && !self.all_not_timed().any(|missing| missing.code == NoTimingCode::GpuBusy)
     }
@@ -40,6 +42,11 @@ impl Report {
             && !self.all_cases().any(|record| could_not(record.verdict))
             && !self.all_findings().chain(of_cases).any(|finding| could_not(finding.code.verdict()))
     }
+}
+
+/// Whether what was not run may be run the next time.
+fn is_passing(line: &NotRun) -> bool {
+    line.what == beside::WHAT || line.why == assess::NO_ROOM
 }
 
 impl Engine {
@@ -55,7 +62,7 @@ impl Engine {
                 history.keep_report(entry).await;
             }
             // A check of a part that passed says nothing against the whole.
-            None if report.verdict == Verdict::Passed => {}
+            None if report.verdict == Verdict::Passed && !is_plain(&request.options) => {}
             None => {
                 history.forget_report(file, text_hash).await;
             }
@@ -103,7 +110,8 @@ impl Engine {
     pub(super) async fn stands(&self, request: &CheckRequest, report: &Report) -> bool {
         match &report.provenance.foundation {
             Some(foundation) => self.rests_on_the_same(request, foundation).await,
-            None => true,
+            // What it rests on could not be looked at.
+            None => false,
         }
     }
 }

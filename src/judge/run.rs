@@ -146,7 +146,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let progress = Mutex::new(Progress::default());
         let (to_run, run_queue) = mpsc::channel(AHEAD);
         let (to_compare, compare_queue) = mpsc::channel(AHEAD);
-        let others = Ahead::new(&plan.cases, ahead::lanes());
+        let others = Ahead::new(&plan.cases, ahead::lanes(self.means.device_bytes()));
         let parameters = candidate.parameters.clone();
         let judged = async {
             let judged = tokio::join!(

@@ -543,6 +543,10 @@ async fn others_compile_ahead_once_the_judged_process_is_seen_to_compile() {
                 while worker.count("compile") < compiled {
                     tokio::task::yield_now().await;
                 }
+                // Time enough for a process that should not have been started.
+                for _ in 0..50 {
+                    tokio::task::yield_now().await;
+                }
                 ahead.end();
             };
             tokio::join!(going, judging);

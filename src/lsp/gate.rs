@@ -116,7 +116,11 @@ impl Gate {
 
     /// What is to be trusted before `file` is run.
     pub(crate) fn place_of(&self, file: &Path) -> Place {
-        Place::of(file, &self.workspace)
+        let mut needed = Place::needed(file, &self.workspace);
+        let first = needed.remove(0);
+        let is_granted = |place: &Place| self.session.holds(place) || self.remembered.holds(place);
+        // A link needs the place that it lies in as well.
+        if is_granted(&first) { needed.pop().unwrap_or(first) } else { first }
     }
 
     /// The first of the editor's folders.

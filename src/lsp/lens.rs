@@ -54,19 +54,37 @@ fn at_rest(file: &FileState, kernel: &KernelAnchor) -> String {
         first_obstacle(&outcome.report).is_some_and(|finding| is_of_environment(finding.code));
     let stale = if file.is_stale() && !of_environment { " (stale)" } else { "" };
     let told = verdict(&outcome.report, &kernel.name);
-    let told = match outcome.earlier_at_s {
-        Some(at_s) => with_age(&told, &age(at_s, SystemTime::now())),
+    let told = match age_of(file) {
+        Some(age) => with_age(&told, &age),
         None => told,
     };
     let again = if outcome.is_confirmed && stale.is_empty() { " · same code, not run again" } else { "" };
     format!("{told}{stale}{again}")
 }
 
-/// The age stands right behind the mark: editors cut long lines, and an old verdict must not look like a new one.
-fn with_age(told: &str, age: &str) -> String {
-    let marks = ["✓ ", "✗ ", "– "];
+/// How old the verdict that is shown is, if it is one of the store.
+pub(super) fn age_of(file: &FileState) -> Option<String> {
+    let at_s = file.outcome.as_ref()?.earlier_at_s?;
+    Some(age(at_s, SystemTime::now()))
+}
+
+/// The age stands right behind the mark: editors cut long lines, and an old verdict must not look like a new one. That
+/// something passed is told as what was, without the mark of what passes: an environment can change where nobody looks.
+pub(super) fn with_age(told: &str, age: &str) -> String {
+    if let Some(passed) = told.strip_prefix("✓ ") {
+        return format!("▶ check · passed, {age} · {passed}");
+    }
+    let marks = ["✗ ", "– ", "= ", "▶ "];
     let mark = marks.into_iter().find(|mark| told.starts_with(mark)).unwrap_or_default();
     format!("{mark}{age} · {}", &told[mark.len()..])
+}
+
+/// A title before [`with_age`].
+pub(super) fn without_age(title: &str, age: &str) -> String {
+    match title.strip_prefix(&format!("▶ check · passed, {age} · ")) {
+        Some(passed) => format!("✓ {passed}"),
+        None => title.replacen(&format!("{age} · "), "", 1),
+    }
 }
 
 /// What a report says of one kernel.

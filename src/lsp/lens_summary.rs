@@ -3,17 +3,20 @@
 use super::file_state::FileState;
 use super::gate::NOT_TRUSTED;
 use super::kernels::KernelAnchor;
-use super::lens::{LensAction, lens};
+use super::lens::{LensAction, age_of, lens, with_age, without_age};
 
 /// More kernels than this share one lens.
 pub(crate) const MOST_ROWS: usize = 8;
 
 /// Title and action of the lens of all `kernels`. It begins with the sign of the worst, as a lens of one does.
 pub(crate) fn summary(file: &FileState, kernels: &[&KernelAnchor]) -> (String, LensAction) {
+    let age = age_of(file);
     let each: Vec<(&str, String, LensAction)> = kernels
         .iter()
         .map(|kernel| {
             let (title, action) = lens(file, kernel);
+            // Told once, of all of them.
+            let title = age.as_ref().map_or(title.clone(), |age| without_age(&title, age));
             (kernel.name.as_str(), title, action)
         })
         .collect();
@@ -44,7 +47,8 @@ pub(crate) fn summary(file: &FileState, kernels: &[&KernelAnchor]) -> (String, L
     // Each wrong one says it, and one is told.
     let parts: Vec<String> = parts.into_iter().map(|part: String| part.replace(" (stale)", "")).collect();
     let stale = if each.iter().any(|(_, title, _)| title.ends_with(" (stale)")) { " (stale)" } else { "" };
-    (format!("{sign} {all} kernels: {}{stale}", parts.join(" · ")), LensAction::Check)
+    let title = format!("{sign} {all} kernels: {}{stale}", parts.join(" · "));
+    (age.map_or(title.clone(), |age| with_age(&title, &age)), LensAction::Check)
 }
 
 /// What is wrong, and in which kernel where one is named.

@@ -23,7 +23,7 @@ use crate::config::Settings;
 use crate::judge::bench::TimingChoice;
 use crate::judge::check::{CheckEvent, CheckOptions, CheckRequest};
 use crate::judge::{Code, Finding, Report};
-use crate::source::SourceModel;
+use crate::source::{SourceModel, rests_on_itself};
 
 /// Progress inside one case is passed on at most this often.
 const CASE_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -430,7 +430,7 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings)
             if outcome.report.may_stand()
                 && outcome.code_hash == code_hash
                 && outcome.settings.judge_like(settings)
-                && file.model.unsteady_imports().next().is_none() =>
+                && rests_on_itself(&file.document.text(), &file.model) =>
         {
             Err(Refusal::Unchanged)
         }

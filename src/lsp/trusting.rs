@@ -28,7 +28,7 @@ impl GlobalState {
         let place = self.context.gate.place_of(&job.path);
         let was_declined =
             self.context.gate.questions.get(&place).is_some_and(|question| question.is_declined);
-        if was_declined && cause == Cause::Save {
+        if was_declined && cause != Cause::Command {
             return;
         }
         let asked = self.ask_for_trust(place, Some(&job.path), Some(&job.uri));

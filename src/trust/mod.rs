@@ -33,14 +33,26 @@ impl Place {
         Self { folder: resolve(folder), below: true }
     }
 
-    /// What must be trusted before the code of `file` is run: the innermost of the folders that are open in the editor,
-    /// or else the files of its own folder. Of a link it is where it leads to that counts.
-    pub fn of(file: &Path, workspace: &[PathBuf]) -> Self {
-        let file = resolve(file);
+    /// What must be trusted before the code of `file` is run, in the order in which it is asked for: where it really
+    /// lies and, of a link, where the link lies, whose interpreter and descriptions would be taken. For each it is the
+    /// innermost of the folders that are open in the editor, or else the files of its own folder; but the outermost
+    /// folder of a project around it, from which code may come, if that is farther out.
+    pub fn needed(file: &Path, workspace: &[PathBuf]) -> Vec<Self> {
+        paths(file).iter().map(|path| Self::around(path, workspace)).collect()
+    }
+
+    /// `file` is without links.
+    fn around(file: &Path, workspace: &[PathBuf]) -> Self {
         let folders = workspace.iter().filter(|folder| file.starts_with(folder));
-        match folders.max_by_key(|folder| folder.components().count()) {
+        let own = match folders.max_by_key(|folder| folder.components().count()) {
             Some(folder) => Self { folder: folder.clone(), below: true },
-            None => Self { folder: file.parent().unwrap_or(&file).to_owned(), below: false },
+            None => Self { folder: file.parent().unwrap_or(file).to_owned(), below: false },
+        };
+        match project_folders(file).last() {
+            Some(outermost) if !(own.below && outermost.starts_with(&own.folder)) => {
+                Self { folder: outermost, below: true }
+            }
+            _ => own,
         }
     }
 
@@ -64,14 +76,25 @@ pub struct Trusted(BTreeSet<Place>);
 impl Trusted {
     /// Whether the code of `file` may be run.
     pub fn covers(&self, file: &Path) -> bool {
-        let file = resolve(file);
-        self.0.iter().any(|place| place.covers(&file))
+        paths(file).iter().all(|path| {
+            self.0.iter().any(|place| place.covers(path))
+                && project_folders(path).all(|folder| self.is_below(&folder))
+        })
     }
 
     /// Whether everything in a folder and below it may be run.
     pub fn covers_folder(&self, folder: &Path) -> bool {
-        let folder = resolve(folder);
+        self.is_below(&resolve(folder))
+    }
+
+    /// `folder` is without links.
+    fn is_below(&self, folder: &Path) -> bool {
         self.0.iter().any(|place| place.below && folder.starts_with(&place.folder))
+    }
+
+    /// Whether all that this place says is said already.
+    pub fn holds(&self, place: &Place) -> bool {
+        self.0.contains(place) || self.is_below(&place.folder)
     }
 
     pub fn insert(&mut self, place: Place) {
@@ -82,6 +105,36 @@ impl Trusted {
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.0.iter()
     }
+}
+
+/// What a check looks for in the folders above a file and takes code from, or an interpreter, or what is right.
+const OF_PROJECTS: [&str; 10] = [
+    ".git",
+    ".venv",
+    "config.toml",
+    "definitions",
+    "pyproject.toml",
+    "setup.cfg",
+    "setup.py",
+    "solution.json",
+    "uv.toml",
+    "warpsmith.toml",
+];
+
+/// The folders above a file that something of [`OF_PROJECTS`] lies in, innermost first.
+fn project_folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_one = |folder: &&Path| OF_PROJECTS.iter().any(|name| folder.join(name).symlink_metadata().is_ok());
+    file.ancestors().skip(1).filter(is_one).map(Path::to_owned)
+}
+
+/// Where a file really lies and, if it is a link, where that lies.
+fn paths(file: &Path) -> Vec<PathBuf> {
+    let real = resolve(file);
+    let as_named = match (file.parent(), file.file_name()) {
+        (Some(folder), Some(name)) => resolve(folder).join(name),
+        _ => real.clone(),
+    };
+    if as_named == real { vec![real] } else { vec![real, as_named] }
 }
 
 /// A path in a question: no character of its name may move or hide what stands beside it.

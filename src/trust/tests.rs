@@ -55,9 +55,9 @@ fn a_folder_covers_what_lies_below_it_and_nothing_beside_it() {
 #[test]
 fn files_of_no_project_are_trusted_without_the_folders_beside_them() {
     let scratch = Scratch::new();
-    let place = Place::of(&scratch.path("k.py"), &[]);
-    assert_eq!(place, Place { folder: scratch.path("k.py").parent().unwrap().to_owned(), below: false });
-    let trusted = scratch.file().grant(&place).unwrap();
+    let [place] = &Place::needed(&scratch.path("k.py"), &[])[..] else { panic!("one") };
+    assert_eq!(*place, Place { folder: scratch.path("k.py").parent().unwrap().to_owned(), below: false });
+    let trusted = scratch.file().grant(place).unwrap();
     assert!(trusted.covers(&scratch.path("other.py")));
     assert!(!trusted.covers(&scratch.path("cloned/k.py")) && !trusted.covers_folder(&scratch.path("")));
 }
@@ -67,7 +67,7 @@ fn the_innermost_folder_of_the_editor_is_asked_for() {
     let scratch = Scratch::new();
     let (outer, inner) = (scratch.folder("a"), scratch.folder("a/b"));
     let workspace = [outer.clone(), inner.clone()];
-    let of = |name: &str| Place::of(&scratch.path(name), &workspace);
+    let of = |name: &str| Place::needed(&scratch.path(name), &workspace).remove(0);
     assert_eq!(of("a/b/c/k.py"), Place { folder: inner, below: true });
     assert_eq!(of("a/k.py"), Place { folder: outer, below: true });
     assert_eq!(of("ab/k.py"), Place { folder: scratch.path("ab"), below: false });
@@ -84,7 +84,39 @@ fn links_are_followed() {
     let trusted = scratch.file().grant(&Place::below(&scratch.path("link"))).unwrap();
     assert!(trusted.covers(&project.join("mine.py")) && trusted.covers(&scratch.path("link/mine.py")));
     assert!(!trusted.covers(&project.join("k.py")), "it lies in another folder");
-    assert_eq!(Place::of(&project.join("k.py"), &[project]), Place { folder: other, below: false });
+    let needed = Place::needed(&project.join("k.py"), std::slice::from_ref(&project));
+    assert_eq!(needed, [Place { folder: other.clone(), below: false }, Place::below(&project)]);
+    // A link in a folder that nobody trusts takes that folder's interpreter and descriptions.
+    let evil = scratch.folder("evil");
+    symlink(project.join("mine.py"), evil.join("k.py")).unwrap();
+    fs::write(project.join("mine.py"), "").unwrap();
+    assert!(!trusted.covers(&evil.join("k.py")));
+    assert!(trusted.covers(&project.join("mine.py")));
+}
+
+/// A check looks upwards for an interpreter, for what is right, for modules: what lies there is run too.
+#[test]
+fn a_project_around_a_trusted_folder_has_to_be_trusted() {
+    for name in OF_PROJECTS {
+        let scratch = Scratch::new();
+        let (repository, inner) = (scratch.folder("repository"), scratch.folder("repository/sub/deeper"));
+        let sub = scratch.path("repository/sub");
+        let trusted = scratch.file().grant(&Place::below(&sub)).unwrap();
+        let file = inner.join("k.py");
+        assert!(trusted.covers(&file));
+        assert_eq!(Place::needed(&file, std::slice::from_ref(&sub)), [Place::below(&sub)]);
+        scratch.folder(&format!("repository/{name}"));
+        assert!(!trusted.covers(&file), "{name}");
+        assert_eq!(Place::needed(&file, std::slice::from_ref(&sub)), [Place::below(&repository)], "{name}");
+        let trusted = scratch.file().grant(&Place::below(&repository)).unwrap();
+        assert!(trusted.covers(&file));
+        // In the file's own folder it makes a project of it: more than its files may be run.
+        let loose = scratch.folder("loose");
+        scratch.folder(&format!("loose/{name}"));
+        assert_eq!(Place::needed(&loose.join("k.py"), &[]), [Place::below(&loose)]);
+        let files_only = Place { folder: loose.clone(), below: false };
+        assert!(!scratch.file().grant(&files_only).unwrap().covers(&loose.join("k.py")), "{name}");
+    }
 }
 
 #[test]

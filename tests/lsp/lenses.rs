@@ -314,7 +314,7 @@ fn a_comparison_with_head_carries_no_mark_of_being_right() {
 }
 
 /// [`COPY`] with `count` kernels more, launched by the same function.
-fn with_kernels(count: usize) -> String {
+pub(crate) fn with_kernels(count: usize) -> String {
     let launches: String = (0..count).map(|number| format!("    k{number}[(1,)](y)\n")).collect();
     let kernels =
         (0..count).map(|number| format!("\n\n@triton.jit\ndef k{number}(x):\n    tl.store(x, {number})\n"));

@@ -9,13 +9,15 @@ use warpsmith::judge::check::Earlier;
 use warpsmith::judge::{Code, Report};
 use warpsmith::spec::Dtype;
 
+use crate::lenses::with_kernels;
 use crate::support::{
     Builder, COPY, LOAD_LINE, Server, case, failing, finding, launched, passed_report, place, report_of,
     timing,
 };
 
 const FRESH: &str = "✓ AutoKernel copy · torch ref · 2 cases · f32 f16";
-const MINUTES_14: &str = "✓ checked 14 min ago · AutoKernel copy · torch ref · 2 cases · f32 f16";
+const MINUTES_14: &str =
+    "▶ check · passed, checked 14 min ago · AutoKernel copy · torch ref · 2 cases · f32 f16";
 
 /// Its lenses change when a verdict comes, for which it is told.
 fn with_earlier(report: Report) -> Server {
@@ -53,6 +55,22 @@ fn an_opened_file_shows_its_earlier_verdict_with_its_age() {
     assert!(told.contains("UTC"), "{told}");
 }
 
+/// The one lens of many kernels says it as well, once.
+#[test]
+fn the_row_of_many_kernels_has_the_age() {
+    let text = with_kernels(8);
+    let mut record = launched("copy_kernel", case(16, Dtype::Float32));
+    let others = (0..8).map(|number| format!("k{number}"));
+    record.launches.extend(others.flat_map(|name| launched(&name, case(16, Dtype::Float32)).launches));
+    let mut server = with_earlier(report_of(vec![record.clone()]));
+    let uri = server.open("copy.py", &text);
+    server.lens_until(&uri, "▶ check · passed, checked 14 min ago · 9 kernels: 9 passed");
+    let mut server = with_earlier(report_of(vec![failing(record, finding(Code::Mismatch, None, "off"))]));
+    let uri = server.open("copy.py", &text);
+    assert_eq!(server.diagnostics().diagnostics.len(), 1);
+    server.lens_until(&uri, "✗ checked 14 min ago · 9 kernels: 9 wrong (mismatch in copy_kernel · N=16 · f32)");
+}
+
 #[test]
 fn an_old_verdict_has_its_day() {
     let mut server = Server::start();
@@ -60,11 +78,11 @@ fn an_old_verdict_has_its_day() {
     let uri = server.open("copy.py", COPY);
     let title = (0..2000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(5));
-        server.lens_titles(&uri).pop().filter(|title| title.starts_with("✓"))
+        server.lens_titles(&uri).pop().filter(|title| title.contains("passed"))
     });
     let title = title.expect("it comes");
     assert!(
-        title.starts_with("✓ checked on 20")
+        title.starts_with("▶ check · passed, checked on 20")
             && title.ends_with(" · AutoKernel copy · torch ref · 2 cases · f32 f16")
     );
 }

@@ -171,7 +171,9 @@ fn other_settings_are_a_reason_for_another_verdict() {
     server.save(&uri, None);
     changed(&mut server, Value::Null);
     let id = question(&mut server);
-    server.answer(id, json!([{ "gpu": { "device": "cpu" } }]));
+    // What is told shows that the answer was taken.
+    server.answer(id, json!([{ "gpu": { "device": "cpu" }, "unheardOf": 1 }]));
+    server.notification::<ShowMessage>();
     server.save(&uri, None);
     let call = server.next_check();
     assert_eq!(call.request.options.device.to_string(), "cpu");

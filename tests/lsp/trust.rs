@@ -168,6 +168,12 @@ fn trust_that_is_taken_back_ends_at_the_next_check() {
     server.save(&uri, None);
     answer(&mut server, "Not now");
     server.lens_until(&uri, CLOSED);
+    // A save of the code that was judged: its environment has changed, as far as anybody may look. No second question,
+    // which the end of the session would find unanswered.
+    server.memory.has_changed.store(true, std::sync::atomic::Ordering::Relaxed);
+    server.change(&uri, 3, None, COPY);
+    server.save(&uri, None);
+    server.lens_until(&uri, CLOSED);
 }
 
 #[test]

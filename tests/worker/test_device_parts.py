@@ -418,6 +418,14 @@ class Launches(unittest.TestCase):
         self.assertEqual(kernel.only_compiled, [True, True, False])
         self.assertEqual([launch["programs"] for launch in session.report()["launches"]], [5, 1])
 
+    def test_idle_kernels_are_not_tuned(self) -> None:
+        kernel = Kernel()
+        tuner = Tuner(kernel, [Config(BLOCK=at + 1) for at in range(3)])
+        with launches.DeviceSession(self.FILES, idle_kernels=True):
+            for _ in range(2):
+                tuner.run(1, grid=(1,), warmup=False)
+        self.assertEqual((tuner.tunings, kernel.only_compiled), (0, [True, True]))
+
     def test_a_number_of_records_is_enough(self) -> None:
         kernel = Kernel()
         with launches.DeviceSession(self.FILES) as session:

@@ -122,7 +122,7 @@ impl<W: Worker> CheckRun<'_, W> {
         let began = Instant::now();
         let subject = Subject::new(&self.oracle.entry, of.definition, &of.case.axes, of.case.dtype);
         let missing = |code, why: String| NoTiming::new(Some(subject.clone()), code, why);
-        let (opened, prepared) = tokio::join!(self.open_for_timing(), self.prepare(&of.case));
+        let (opened, prepared) = tokio::join!(biased; self.open_for_timing(), self.prepare(&of.case));
         let candidate = match opened {
             Ok(candidate) => candidate,
             Err(stop) => {

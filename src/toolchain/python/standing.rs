@@ -67,11 +67,6 @@ impl Standing {
         }
         seen == self.candidates && self.written.iter().all(|(path, then)| written(path.clone()).1 == *then)
     }
-
-    /// The newest of what it rests on, in nanoseconds of Unix time.
-    pub fn newest(&self) -> Option<u64> {
-        self.written.iter().filter_map(|(_, then)| *then).max()
-    }
 }
 
 fn written(path: PathBuf) -> (PathBuf, Option<u64>) {

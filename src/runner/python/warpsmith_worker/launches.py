@@ -278,12 +278,15 @@ def _only_configuration(tuner: Any, session: DeviceSession, arguments: tuple[Any
 
     It runs as it does in every call after the tuning: with its own hook, without the tuner's.
     """
-    if not isinstance(session.autotune, dict) and session.knows(tuner):
+    if not isinstance(session.autotune, dict) and session.knows(tuner) and not session.idle_kernels:
         return None
     tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
     several = len(tuner.configs) > 1
     configs = list(forward(tuner.prune_configs, (named,), {})) if several else list(tuner.configs)
     session.tuned(tuner, configs)
+    if session.idle_kernels:
+        # There is nothing to time, and Triton may keep on disk what it chose.
+        return configs[0]
     if not isinstance(session.autotune, dict):
         return None
     index = session.autotune["only"]
