@@ -16,10 +16,13 @@ pub(super) struct TrustArgs {
     /// The folder (default: this one)
     #[arg(conflicts_with = "list")]
     folder: Option<PathBuf>,
+    /// Only the files in it, not the folders below
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    files_only: bool,
     /// Show what is trusted
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Take it back
+    /// Take it back, with all below
     #[arg(long)]
     revoke: bool,
 }
@@ -38,7 +41,7 @@ pub(super) fn run(args: &TrustArgs) -> anyhow::Result<ExitCode> {
         revoke(&file, &folder)?;
     } else {
         ensure!(folder.is_dir(), "{} is no folder", folder.display());
-        let place = Place::below(&folder);
+        let place = Place { below: !args.files_only, ..Place::below(&folder) };
         file.grant(&place)?;
         super::say(&format!("trusted: {place}"))?;
     }

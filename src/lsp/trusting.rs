@@ -147,8 +147,13 @@ fn words(place: &Place, file: Option<&Path>) -> String {
 /// What grants it without an editor.
 fn command_line(place: &Place) -> String {
     let folder = place.folder.display().to_string();
+    let only = if place.below { "" } else { "--files-only " };
+    if shown(&place.folder) != folder || folder.contains('`') {
+        // It may be pasted, so it holds nothing that looks like something else.
+        return format!("`warpsmith trust {only}.` in that folder");
+    }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     let word =
         if folder.chars().all(is_plain) { folder } else { format!("'{}'", folder.replace('\'', r"'\''")) };
-    format!("`warpsmith trust {word}`")
+    format!("`warpsmith trust {only}{word}`")
 }

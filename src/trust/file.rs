@@ -105,7 +105,7 @@ impl TrustFile {
         .map(|(trusted, ())| trusted)
     }
 
-    /// Forgets a folder, and the files of it.
+    /// Forgets a folder and all below it.
     ///
     /// # Errors
     /// The file cannot be used or written; it is left as it was.
@@ -113,8 +113,8 @@ impl TrustFile {
         let folder = resolve(folder);
         let (_, revoked) = self.change(|trusted| {
             let removed: Vec<Place> =
-                trusted.places().filter(|place| place.folder == folder).cloned().collect();
-            trusted.0.retain(|place| place.folder != folder);
+                trusted.places().filter(|place| place.folder.starts_with(&folder)).cloned().collect();
+            trusted.0.retain(|place| !place.folder.starts_with(&folder));
             let mut above = trusted.places().filter(|place| place.below && folder.starts_with(&place.folder));
             let still_below = above.next().cloned();
             Revoked { removed, still_below }

@@ -137,6 +137,12 @@ fn trust_is_taken_back() {
     assert_eq!((revoked.removed.len(), revoked.still_below), (1, None), "also when it is gone");
     assert_eq!(file.read().unwrap(), Trusted::default());
     assert_eq!(file.revoke(&outer).unwrap(), Revoked::default());
+    // What lies below goes too: `and all below it` is what it says.
+    for folder in [&outer, &inner] {
+        file.grant(&Place::below(folder)).unwrap();
+    }
+    assert_eq!(file.revoke(&outer).unwrap().removed.len(), 2);
+    assert_eq!(file.read().unwrap(), Trusted::default());
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn the_row_of_many_kernels_has_the_age() {
     let mut server = with_earlier(report_of(vec![failing(record, finding(Code::Mismatch, None, "off"))]));
     let uri = server.open("copy.py", &text);
     assert_eq!(server.diagnostics().diagnostics.len(), 1);
-    server.lens_until(&uri, "✗ checked 14 min ago · 9 kernels: 9 wrong (mismatch in copy_kernel · N=16 · f32)");
+    server
+        .lens_until(&uri, "✗ checked 14 min ago · 9 kernels: 9 wrong (mismatch in copy_kernel · N=16 · f32)");
 }
 
 #[test]
