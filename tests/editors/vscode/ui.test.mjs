@@ -234,7 +234,8 @@ describe('a workspace that is not trusted', () => {
 
   test('it starts as soon as the setting is mended', async () => {
     window.setMachine({});
-    await window.awaitStatus('warpsmith: not checked');
+    // What the check before said of this very text.
+    await window.awaitStatus('warpsmith: wrong');
   });
 
   test('one that is killed is started again, one that is restarted leaves none behind', async () => {
@@ -246,9 +247,9 @@ describe('a workspace that is not trusted', () => {
     const first = await eventually(() => running());
     process.kill(first, 'SIGKILL');
     const second = await eventually(() => running(first));
-    await window.awaitStatus('warpsmith: not checked');
+    await window.awaitStatus('warpsmith: wrong');
     await window.command('warpsmith: Restart the Server');
     await eventually(() => running(second));
-    await window.awaitStatus('warpsmith: not checked');
+    await window.awaitStatus('warpsmith: wrong');
   });
 });
