@@ -4,38 +4,29 @@ use tree_sitter::{Node, Parser};
 
 use super::SourceModel;
 
-/// Modules of which only the installed version decides what they do.
-const PLAIN_MODULES: [&str; 14] = [
-    "abc",
-    "collections",
-    "contextlib",
-    "dataclasses",
-    "enum",
-    "functools",
-    "itertools",
-    "math",
-    "numpy",
-    "operator",
-    "torch",
-    "triton",
-    "typing",
-    "warnings",
-];
-
-/// Names that reach for files, variables, other modules or the clock, wherever they are bound.
-const REACHING: [&str; 33] = [
+/// Names that reach for files, variables, other modules, the clock or chance, wherever they are bound; `os` and `sys` among
+/// them, which are steady as modules and not in what they tell.
+const REACHING: [&str; 48] = [
+    "DataSource",
     "__builtins__",
+    "__dict__",
     "__file__",
+    "__globals__",
     "__import__",
     "__loader__",
     "__path__",
+    "__self__",
     "__spec__",
+    "attrgetter",
     "breakpoint",
     "builtins",
     "cpp_extension",
+    "ctypeslib",
+    "datetime64",
     "environ",
     "eval",
     "exec",
+    "from_buffer",
     "from_file",
     "fromfile",
     "fromregex",
@@ -50,10 +41,17 @@ const REACHING: [&str; 33] = [
     "load_library",
     "load_state_dict_from_url",
     "loadtxt",
+    "locals",
     "memmap",
+    "methodcaller",
     "open",
     "open_memmap",
     "os",
+    "rand",
+    "randint",
+    "randn",
+    "random",
+    "randperm",
     "serialization",
     "sys",
     "vars",
@@ -61,7 +59,7 @@ const REACHING: [&str; 33] = [
 
 /// Where a text does not parse, or may reach for something else, the answer is no.
 pub fn rests_on_itself(text: &str, model: &SourceModel) -> bool {
-    if !model.imports.iter().all(|module| PLAIN_MODULES.contains(&module.as_str())) {
+    if model.unsteady_imports().next().is_some() {
         return false;
     }
     let mut parser = Parser::new();
@@ -93,10 +91,24 @@ fn reaches(name: Node<'_>, text: &str) -> bool {
         "load" => {
             let object = name.parent().filter(|parent| parent.kind() == "attribute");
             let object = object.and_then(|parent| parent.child_by_field_name("object")).map(words);
-            !object.is_some_and(|object| matches!(object, "tl" | "language" | "triton.language" | "gl"))
+            !object
+                .is_some_and(|object| object == "triton.language" || (object == "tl" && tl_is_tritons(text)))
         }
-        word => REACHING.contains(&word),
+        // Python takes other characters for the ASCII ones that they look like.
+        word => !word.is_ascii() || REACHING.contains(&word),
     }
+}
+
+/// Whether `tl` is `triton.language` wherever it stands: each is a member's, `tl.…`, or the name of that import.
+fn tl_is_tritons(text: &str) -> bool {
+    let is_of_name = |c: char| c == '_' || c.is_alphanumeric();
+    let words = text.match_indices("tl").filter(|(at, word)| {
+        !text[..*at].ends_with(is_of_name) && !text[at + word.len()..].starts_with(is_of_name)
+    });
+    let is_import =
+        |before: &str| ["triton.language as ", "import language as "].iter().any(|of| before.ends_with(of));
+    let mut words = words.map(|(at, word)| (&text[..at], &text[at + word.len()..]));
+    words.all(|(before, after)| after.starts_with('.') || is_import(before))
 }
 
 #[cfg(test)]
@@ -138,6 +150,16 @@ mod tests {
             "from torch.utils import cpp_extension",
             "import torch; torch.ops.load_library('x.so')",
             "import torch; m = torch.hub.get_dir()",
+            "import torch; w = torch.from_file('w', size=1)",
+            "import torch as tl; w = tl.load('w')",
+            "import torch; tl = torch; w = tl.load('w')",
+            "from torch import library as tl; w = tl.load('w')",
+            "import torch; f = lambda tl=torch: tl.load('w')",
+            "import numpy as gl; w = gl.load('w')",
+            "import torch; w = getattr(torch, 'lo' + 'ad')('w')",
+            "w = print.__self__.__dict__['op' + 'en']('w')",
+            "w = \u{ff4f}\u{ff50}\u{ff45}\u{ff4e}('w')",
+            "import torch; scale = torch.rand(1)",
             "import random",
             "import time",
             "n = f'{open(1)}'",

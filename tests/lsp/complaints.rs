@@ -3,6 +3,7 @@
 //! `tests/process/complaints_life.rs`.
 
 use serde_json::json;
+use tower_lsp::ls_types::Uri;
 use tower_lsp::ls_types::notification::ShowMessage;
 use warpsmith::judge::{Code, Report};
 use warpsmith::spec::Dtype;
@@ -24,16 +25,22 @@ fn with_block(size: u32) -> String {
     COPY.replace("BLOCK=16", &format!("BLOCK={size}"))
 }
 
-/// Complaint 4: an error stays after it was mended, above all when the check of the mended text was cancelled midway.
-/// Here the next check that comes to its end clears it.
-#[test]
-fn an_error_goes_with_the_next_whole_check_also_after_a_cancelled_one() {
+/// A file whose error is shown, and was edited since.
+fn found_wrong_and_edited() -> (Server, Uri) {
     let mut server = Server::start();
     let uri = server.open("copy.py", COPY);
     server.save(&uri, Some(COPY));
     server.next_check().finish(wrong());
     assert_eq!(server.diagnostics().diagnostics.len(), 1);
     server.change(&uri, 2, None, &with_block(32));
+    (server, uri)
+}
+
+/// Complaint 4: an error stays after it was mended, above all when the check of the mended text was cancelled midway.
+/// Here the next check that comes to its end clears it.
+#[test]
+fn an_error_goes_with_the_next_whole_check_also_after_a_cancelled_one() {
+    let (mut server, uri) = found_wrong_and_edited();
     assert!(server.diagnostics().diagnostics[0].message.starts_with("(stale) "));
     server.save(&uri, None);
     let cancelled = server.next_check();
@@ -50,12 +57,7 @@ fn an_error_goes_with_the_next_whole_check_also_after_a_cancelled_one() {
 /// one step: while the new check runs, nothing is published.
 #[test]
 fn old_findings_stand_until_the_new_ones_take_their_place() {
-    let mut server = Server::start();
-    let uri = server.open("copy.py", COPY);
-    server.save(&uri, Some(COPY));
-    server.next_check().finish(wrong());
-    assert_eq!(server.diagnostics().diagnostics.len(), 1);
-    server.change(&uri, 2, None, &with_block(32));
+    let (mut server, uri) = found_wrong_and_edited();
     server.diagnostics();
     server.save(&uri, None);
     let running = server.next_check();

@@ -1,28 +1,18 @@
 //! What a comment says is judged: functions of torch, functions of the user's, and references that fail.
 
-use crate::harness::{Checked, Sandbox, python_or_skip};
+use crate::harness::{Checked, Sandbox, python_or_skip, silu_kernel};
 
-const SILU: &str = "\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def _silu(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + at, value * tl.sigmoid(value), mask=inside)
-
-
+const SILU: &str = concat!(
+    silu_kernel!(),
+    "\
 # warpsmith: REFERENCE x=f16|f32[M,N]
 # warpsmith: M=1,13 N=255
 def silu(x):
     y = torch.empty_like(x)
     _silu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
     return y
-";
+"
+);
 
 /// The kernel above under this reference, with more text behind it.
 fn with_reference(reference: &str, more: &str) -> String {

@@ -9,6 +9,28 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// A kernel of x·σ(x), which the tests put a function and what describes it behind; a literal, for `concat!`.
+macro_rules! silu_kernel {
+    () => {
+        "\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _silu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + at, value * tl.sigmoid(value), mask=inside)
+
+
+"
+    };
+}
+pub(crate) use silu_kernel;
+
 /// The variable that marks every process that a test started, also those that left its process group.
 const MARK: &str = "WARPSMITH_TEST_MARK";
 

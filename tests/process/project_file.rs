@@ -4,28 +4,18 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Checked, Sandbox, python_or_skip};
+use crate::harness::{Checked, Sandbox, python_or_skip, silu_kernel};
 use crate::server::{Server, uri};
 
-const SILU: &str = "\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def _silu(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + at, value * tl.sigmoid(value), mask=inside)
-
-
+const SILU: &str = concat!(
+    silu_kernel!(),
+    "\
 def silu(x):
     y = torch.empty_like(x)
     _silu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
     return y
-";
+"
+);
 const PROJECT: &str = "\
 [[kernel]]
 file = \"silu.py\"

@@ -18,29 +18,19 @@ use warpsmith::judge::check::{CheckOptions, CheckRequest, Checker, Earlier};
 use warpsmith::judge::{Engine, Report, Stage, Verdict};
 use warpsmith::toolchain::Surroundings;
 
-use crate::harness::{Sandbox, python_or_skip};
+use crate::harness::{Sandbox, python_or_skip, silu_kernel};
 use crate::server::{Server, uri};
 
-const SILU: &str = "\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def _silu(x, y, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + at, value * tl.sigmoid(value), mask=inside)
-
-
+const SILU: &str = concat!(
+    silu_kernel!(),
+    "\
 # warpsmith: ref=torch.nn.functional.silu x=f32[N] N=5
 def silu(x):
     y = torch.empty_like(x)
     _silu[(triton.cdiv(x.numel(), 16),)](x, y, x.numel(), BLOCK=16)
     return y
-";
+"
+);
 
 /// A workspace, a state folder and an environment that a test may change.
 struct Bench {
