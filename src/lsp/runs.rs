@@ -418,8 +418,8 @@ impl GlobalState {
     }
 }
 
-/// A save starts nothing in a file without kernels, nor when the last verdict stands as far as text and settings say.
-/// Whether other files and the environment agree is asked then.
+/// A save starts nothing in a file without kernels, nor when the last verdict of this session stands as far as text and
+/// settings say. Whether other files and the environment agree is asked then.
 fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings) -> Result<(), Refusal> {
     if file.kernels.launched().next().is_none() {
         return Err(Refusal::NoKernel);
@@ -427,7 +427,8 @@ fn worth_a_check(file: &FileState, code_hash: blake3::Hash, settings: &Settings)
     match &file.outcome {
         // What kept it from running may be repaired by now, and a helper in another file may have changed.
         Some(outcome)
-            if outcome.report.may_stand()
+            if !outcome.is_earlier()
+                && outcome.report.may_stand()
                 && outcome.code_hash == code_hash
                 && outcome.settings.judge_like(settings)
                 && rests_on_itself(&file.document.text(), &file.model) =>
